@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// ConfDir: /etc/hostd as a git repository. Each change made through hostd is one commit; the caller's name is the author.
+//
+// git runs as a child with a fixed argument vector, no hooks, no pager, no user or system configuration. Writing is synchronous
+// (atomic rename); committing is asynchronous: confdir_commit() starts the child and the caller waits on its pidfd, so the
+// event loop never blocks. One commit runs at a time; files that changed meanwhile go into the next.
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/error.h"
+
+typedef struct ConfDir ConfDir;
+
+// Makes the folders (0755, files 0644) and the repository when missing. Synchronous (start-up).
+int confdir_open(const char *path, ConfDir **ret, Error *err);
+ConfDir *confdir_free(ConfDir *dir);
+DEFINE_CLEANUP(ConfDir, confdir_free)
+int confdir_fd(const ConfDir *dir); // borrowed
+
+// Relative paths only: hostd.conf, {instances,policies,templates}.d/NAME.conf; anything else is refused.
+int confdir_read(ConfDir *dir, const char *path, char **ret, Error *err); // ERR_NOT_FOUND
+int confdir_write(ConfDir *dir, const char *path, const char *text, Error *err);
+int confdir_remove(ConfDir *dir, const char *path, Error *err);
+
+// Commits everything that differs. "Nothing to commit" is success. Author "NAME <uid@host>". Message: one line (valid text).
+int confdir_commit(ConfDir *dir, const char *author, const char *message, pid_t *ret_pid, int *ret_pidfd, Error *err);
+int confdir_commit_result(int wait_status, Error *err);
+// Synchronous readers, run in a forked job by the caller (they may take tens of milliseconds).
+int confdir_log(ConfDir *dir, unsigned max, char **ret_text, Error *err); // "REV DATE AUTHOR SUBJECT" lines, newest first
+int confdir_diff(ConfDir *dir, const char *rev, char **ret_text, Error *err); // rev NULL: uncommitted changes
+// Puts the files of `rev` in place (work tree only, no commit). Revisions are 4..40 hex digits, "HEAD" or "HEAD~N".
+int confdir_checkout(ConfDir *dir, const char *rev, Error *err);

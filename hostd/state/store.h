@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Store: runtime state in SQLite (/var/lib/hostd/state.db, WAL). Losing it loses no instance: what cannot be derived again (slots)
+// is also written to instances/NAME/slot and read back by store_repair().
+//
+// Slot: a small number (1..1023) that names every kernel object of an instance and gives its id range and addresses. A slot is
+// not reused while files of its range may exist: it stays "retired" until store_slot_release().
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/clock.h"
+
+#define SLOT_MAX 1023
+#define SLOT_IDS (1u << 20) // host ids per instance
+
+typedef struct Store Store;
+int store_open(const char *path, Store **ret, Error *err); // runs migrations; a newer schema than ours is refused
+Store *store_close(Store *store);
+DEFINE_CLEANUP(Store, store_close)
+
+typedef struct StoreInstance {
+        char name[33];
+        uint16_t slot;
+        uint32_t generation;  // counts starts
+        bool wanted;          // last state: running
+        usec_t created, started; // realtime; 0 = never
+        char template_digest[65];
+} StoreInstance;
+int store_instance_add(Store *store, StoreInstance *instance, Error *err); // fills slot: lowest that was never used, then released ones
+int store_instance_update(Store *store, const StoreInstance *instance, Error *err); // by name
+int store_instance_retire(Store *store, const char *name, Error *err); // the name is free at once, the slot stays taken
+int store_slot_release(Store *store, uint16_t slot, Error *err);
+int store_instance_list(Store *store, StoreInstance **ret, size_t *ret_n, Error *err); // caller frees; retired ones are not listed
+int store_slot_retired(Store *store, uint16_t **ret, size_t *ret_n, Error *err);
+
+typedef struct StoreWarning {
+        int64_t id;
+        char *kind, *entity, *text; // owned; kind is [a-z-]+; entity an instance name or "host"
+        usec_t first_seen, last_seen;
+        uint64_t count;
+} StoreWarning;
+int store_warning_note(Store *store, const char *kind, const char *entity, const char *text, Error *err); // same kind+entity counts up
+int store_warning_clear(Store *store, const char *kind, const char *entity, Error *err); // NULL entity: all of the kind
+int store_warning_list(Store *store, StoreWarning **ret, size_t *ret_n, Error *err);
+void store_warnings_free(StoreWarning *warnings, size_t n);
+
+// Small values that must outlive hostd (command deadlines, rule ids): key/value text.
+int store_value_set(Store *store, const char *key, const char *value, Error *err); // NULL removes
+int store_value_get(Store *store, const char *key, char **ret, Error *err);        // ERR_NOT_FOUND
+int store_value_list(Store *store, const char *prefix, char ***ret_keys, Error *err);
+
+// The pool of host ids: the one `root:` line that /etc/subuid and /etc/subgid share. Refuses (ERR_DEGRADED with the fix) when
+// there is none of at least 2^20 * 64 ids or any other line overlaps it. Pure reader with injectable root directory.
+typedef struct IdPool { uint32_t base, count; } IdPool;
+int idpool_load(const char *etc, IdPool *ret, Error *err);
+uint32_t idpool_slot_base(const IdPool *pool, uint16_t slot); // 0 if the slot does not fit

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Network: the host's side of every instance's wire: routed veth, one nftables table, fail-closed routing.
+//
+// Everything is named after the slot: veth "hv0001" (host), "hp0001" (peer, renamed eth0 inside), chains and sets "i0001_…".
+// All calls are idempotent and synchronous (milliseconds). The table `inet hostd`, `netdev hostd` and the ip rules exist
+// before any veth and stay when hostd exits. No name chosen by a person reaches nft.
+#pragma once
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "network/policy.h"
+
+typedef struct NetworkSettings {
+        char *uplink;             // NULL: no masquerading until a default route appears; "auto" resolved by the caller with network_find_uplink()
+        struct in_addr ipv4_pool; // network address of the instances' pool
+        unsigned ipv4_prefix;     // 16..24
+        struct in6_addr ipv6_pool;
+        unsigned ipv6_prefix;     // 64..112
+        bool ipv6_nat;            // masquerade v6 (ULA) or route /128s of a public prefix
+} NetworkSettings;
+
+typedef struct NetworkAddress { // what one slot gets; pure function of the settings
+        char host_ifname[16], peer_ifname[16];
+        unsigned char mac[6], host_mac[6];
+        struct in_addr ipv4;
+        struct in6_addr ipv6;
+} NetworkAddress;
+void network_address(const NetworkSettings *settings, uint16_t slot, NetworkAddress *ret);
+
+typedef struct Network Network;
+// Loads tables and rules (keeping sets, counters and chains of slots that are there), ip rules, sysctls.
+int network_new(const NetworkSettings *settings, Network **ret, Error *err);
+Network *network_free(Network *network); // leaves the kernel's state
+DEFINE_CLEANUP(Network, network_free)
+int network_find_uplink(char **ret); // interface of the default route; -ENOENT
+
+// Makes the slot's chains, sets and veth pair (peer still in the host's namespace, for lxc.net.0.type = phys) with addresses and
+// routes. Already there is success. network_set_policy() must follow before the instance starts; until then all is denied.
+int network_attach(Network *network, uint16_t slot, Error *err);
+int network_detach(Network *network, uint16_t slot, Error *err);
+// One transaction; established flows that the new policies do not admit are cut by it, others do not lose a packet.
+int network_set_policy(Network *network, uint16_t slot, Policy *const *policies, size_t n, Error *err);
+int network_set_upload(Network *network, uint16_t slot, uint64_t bytes_per_second /* UINT64_MAX: none */, Error *err);
+
+typedef struct NetworkCounters { uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes, denied_packets, denied_bytes, spoofed_packets; } NetworkCounters;
+int network_counters(Network *network, uint16_t slot, NetworkCounters *ret, Error *err);
+// Text of the slot's chains as the kernel has them, for `hostctl network show`.
+int network_dump(Network *network, uint16_t slot, char **ret, Error *err);
+
+// Watches NFNLGRP_NFTABLES: fd for the loop (EPOLLIN); dispatch says whether our table was touched by somebody else and must be
+// restored. network_restore() reloads everything from what the object knows (slots, policies, rates).
+int network_watch_fd(Network *network);
+int network_watch_dispatch(Network *network, bool *ret_lost);
+int network_restore(Network *network, Error *err);
+
+// Kernel objects of ours (veths, chains, sets, rules) of slots that are not in `live`.
+int network_leaks(Network *network, const uint16_t *live, size_t n, char ***ret, Error *err);
+// For doctor: foreign base chains on forward with policy drop, missing table, ip_forward and so on; each "state: text" with the fix.
+int network_doctor(Network *network, char ***ret, Error *err);
+// Removes all that is ours (quickstart --clean, purge).
+int network_remove_all(Error *err);

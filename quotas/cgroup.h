@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Cgroup: one instance's control groups on whatever this machine offers.
+//
+// Layout below a prefix P (relative to each hierarchy's mount): P/{monitor, box/{payload, guest, commands/ID}}. Under systemd P is
+// "hostd.slice/hostd-instance@NAME.service" and hostd also empties the unit's own group into P/run; elsewhere P is
+// "hostd/iNNNN-gG" with a start generation, because liblxc leaves parents behind on v1. Limits live on `box` (never on P, which
+// systemd rewrites). pids are split so that the helper and commands work in a bombed instance: payload gets 3/4 of the
+// limit, commands 1/4 less the helper's 64, guest 64 (see cgroup_split_pids()).
+// On a hybrid machine the same calls also write the v1 files of memory, pids, cpu and cpuacct; freeze and kill are always v2.
+// All functions are synchronous and short; every write is read back and compared.
+#pragma once
+
+#include "base/clock.h"
+#include "quotas/limit.h"
+
+typedef struct CgroupHost CgroupHost; // what the machine offers; immutable after the probe
+typedef struct CgroupBox CgroupBox;   // one instance's tree, held by directory descriptors
+
+// `root` is "/sys/fs/cgroup" (or a test's). Reads mountinfo only below it.
+int cgroup_host_new(const char *root, CgroupHost **ret, Error *err);
+CgroupHost *cgroup_host_free(CgroupHost *host);
+DEFINE_CLEANUP(CgroupHost, cgroup_host_free)
+bool cgroup_host_is_unified(const CgroupHost *host); // cgroup v2 with controllers, no v1
+// Whether a limit can be enforced here; *ret_reason (static) says why not.
+bool cgroup_host_can(const CgroupHost *host, LimitId id, const char **ret_reason);
+
+int cgroup_box_create(CgroupHost *host, const char *prefix, CgroupBox **ret, Error *err); // "already there" is success
+int cgroup_box_open(CgroupHost *host, const char *prefix, CgroupBox **ret, Error *err);   // ERR_NOT_FOUND if absent
+CgroupBox *cgroup_box_free(CgroupBox *box); // forgets; removes nothing
+DEFINE_CLEANUP(CgroupBox, cgroup_box_free)
+const char *cgroup_box_prefix(const CgroupBox *box);
+// Kills what is left, removes all groups of all hierarchies. -EBUSY while something does not die.
+int cgroup_box_remove(CgroupBox *box, Error *err);
+
+// Writes all cgroup limits of `limits`, reads back, compares. Lowering memory below use is refused (ERR_BUSY, with both
+// numbers) unless `force`. `allow_degraded` holds limit keys that may be skipped where the machine cannot enforce them;
+// others give ERR_DEGRADED naming the key.
+int cgroup_box_apply(CgroupBox *box, const Limits *limits, char *const *allow_degraded, bool force, Error *err);
+// The limits as the kernel has them now (cgroup rows only).
+int cgroup_box_read(CgroupBox *box, Limits *ret, Error *err);
+
+typedef struct CgroupUsage {
+        uint64_t memory_bytes, memory_peak_bytes, swap_bytes, pids, cpu_usec, throttled_usec, oom_kills;
+        uint64_t io_read_bytes, io_write_bytes; // UINT64_MAX where unknown
+} CgroupUsage;
+int cgroup_box_usage(CgroupBox *box, CgroupUsage *ret, Error *err);
+
+// Which part of the box a pid is put into. CGROUP_LOGIN is a child of payload, from where the guest's systemd may move it on.
+typedef enum CgroupPart { CGROUP_PAYLOAD, CGROUP_GUEST, CGROUP_LOGIN, CGROUP_MONITOR } CgroupPart;
+int cgroup_box_attach(CgroupBox *box, CgroupPart part, pid_t pid, Error *err);
+// True if `pid` is in this box (any part) according to /proc/PID/cgroup.
+bool cgroup_box_has(CgroupBox *box, pid_t pid);
+
+// A command's own group: commands/ID. `id` is [a-z0-9]{1,32}.
+int cgroup_command_create(CgroupBox *box, const char *id, Error *err);
+int cgroup_command_attach(CgroupBox *box, const char *id, pid_t pid, Error *err);
+int cgroup_command_usage(CgroupBox *box, const char *id, CgroupUsage *ret, Error *err);
+int cgroup_command_kill(CgroupBox *box, const char *id);   // cgroup.kill; absent is success
+int cgroup_command_remove(CgroupBox *box, const char *id); // -EBUSY while populated
+int cgroup_command_list(CgroupBox *box, char ***ret);
+
+int cgroup_box_freeze(CgroupBox *box, bool frozen, usec_t timeout, Error *err); // payload and commands; waits for cgroup.events
+bool cgroup_box_is_frozen(CgroupBox *box);
+int cgroup_box_kill(CgroupBox *box); // everything below box at once, after pids.max = 0
+bool cgroup_box_is_populated(CgroupBox *box);
+// A descriptor that polls ready (EPOLLPRI or EPOLLIN, see ret_events) when the box had an OOM kill; the caller then reads
+// cgroup_box_usage() and, for the name of the victim, what the kernel gives. Owned by the caller.
+int cgroup_box_oom_fd(CgroupBox *box, int *ret_fd, uint32_t *ret_events, Error *err);
+
+// Below "hostd/" (or hostd.slice): prefixes that exist on any hierarchy. For leaks and the sweep at start.
+int cgroup_host_list(CgroupHost *host, char ***ret_prefixes, Error *err);
+int cgroup_host_sweep(CgroupHost *host, const char *prefix); // removes an empty leftover; populated is -EBUSY

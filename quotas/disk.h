@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Disk: an instance's directory with its disk quota: btrfs subvolume and qgroup, or a directory with a project id on xfs and ext4.
+//
+// The directory is made with its limit before anything is written into it. Removal is two steps: disk_remove() renames into
+// .trash (fast, atomic), disk_purge() frees the space (slow, run as a job); until then the space counts as promised.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+typedef enum DiskKind { DISK_NONE, DISK_BTRFS, DISK_XFS, DISK_EXT4, _DISK_KIND_MAX } DiskKind;
+
+typedef struct DiskHost {
+        int root_fd;        // /var/lib/hostd, borrowed
+        DiskKind kind;      // file system type; DISK_NONE for others
+        bool bytes, inodes; // what can be enforced here, seen by a probe
+        char reason[160];   // why not, and the fix
+} DiskHost;
+
+int disk_host_probe(int root_fd, DiskHost *ret, Error *err);
+int disk_host_space(const DiskHost *host, uint64_t *ret_total, uint64_t *ret_free);
+
+// path is relative to root_fd ("instances/NAME"). UINT64_MAX: no limit. project_id: unique, > 0, unused on btrfs.
+int disk_create(const DiskHost *host, const char *path, uint32_t project_id, uint64_t bytes, uint64_t inodes, Error *err);
+int disk_set(const DiskHost *host, const char *path, uint32_t project_id, uint64_t bytes, uint64_t inodes, Error *err);
+typedef struct DiskUsage { uint64_t bytes, bytes_max, inodes, inodes_max; } DiskUsage; // UINT64_MAX: unknown or no limit
+int disk_usage(const DiskHost *host, const char *path, uint32_t project_id, DiskUsage *ret, Error *err);
+int disk_remove(const DiskHost *host, const char *path, const char *trash_name, Error *err); // absent is success
+// Blocks until the space is back (btrfs: the cleaner passed). For a forked child.
+int disk_purge(const DiskHost *host, const char *trash_name, Error *err);
+int disk_trash_list(const DiskHost *host, char ***ret);
