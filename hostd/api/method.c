@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Method: the table.
+#include "api/method.h"
+
+#define NAME_PARAM {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "the instance"}
+#define NAMES_PARAM \
+        {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_MANY, VALID_NAME, .meta = "NAME", .doc = "the instance"}
+#define FORMAT_PARAMS \
+        {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table, json or csv"}, \
+        {"columns", 'c', PARAM_STRING, PARAM_LOCAL, VALID_TEXT, .meta = "LIST", .doc = "columns to show, separated by commas"}
+#define SETTINGS_PARAM \
+        {"settings", 's', PARAM_PAIRS, 0, VALID_LABEL_VALUE, .meta = "KEY=VALUE", .doc = "a setting of hostd-instance.conf(5); may be repeated"}
+#define COMMAND_PARAMS \
+        {"user", 'u', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "user inside the instance (default root)"}, \
+        {"cwd", 'w', PARAM_STRING, 0, VALID_PATH, .meta = "DIR", .doc = "working directory (default the user's home)"}, \
+        {"env", 'e', PARAM_PAIRS, 0, VALID_ARGUMENT, .meta = "NAME=VALUE", .doc = "environment variable; may be repeated"}, \
+        {"timeout", 't', PARAM_SPAN, 0, .meta = "SPAN", .doc = "kill the command after this time"}, \
+        {"tty", 'T', PARAM_BOOL, 0, .doc = "the descriptors are one pty that becomes the controlling terminal"}
+#define END {NULL}
+
+static const Param params_none[] = {END};
+static const Param params_name[] = {NAME_PARAM, END};
+static const Param params_names[] = {NAMES_PARAM, END};
+
+static const Param params_create[] = {
+        {"template", 0, PARAM_STRING, PARAM_POSITIONAL | PARAM_REQUIRED, VALID_TEMPLATE, .meta = "TEMPLATE", .doc = "template name or digest"},
+        NAMES_PARAM,
+        {"preset", 'p', PARAM_STRING, 0, VALID_NAME, .meta = "PRESET", .doc = "small, medium or large"},
+        {"description", 'd', PARAM_STRING, 0, VALID_TEXT, .meta = "TEXT", .doc = "what the instance is for"},
+        SETTINGS_PARAM,
+        {"labels", 'l', PARAM_PAIRS, 0, VALID_LABEL_VALUE, .meta = "KEY=VALUE", .doc = "a label; may be repeated"},
+        END,
+};
+static const Param params_stop[] = {
+        NAMES_PARAM,
+        {"force", 'F', PARAM_BOOL, 0, .doc = "kill at once instead of asking the guest to shut down"},
+        {"timeout", 't', PARAM_SPAN, 0, .meta = "SPAN", .doc = "how long to wait before killing (default: stop_timeout)"},
+        END,
+};
+static const Param params_delete[] = {
+        NAMES_PARAM,
+        {"force", 'F', PARAM_BOOL, 0, .doc = "also when it is running"},
+        END,
+};
+static const Param params_rebuild[] = {
+        NAMES_PARAM,
+        {"template", 0, PARAM_STRING, 0, VALID_TEMPLATE, .meta = "TEMPLATE", .doc = "another template (default: the newest of the same name)"},
+        {"force", 'F', PARAM_BOOL, 0, .doc = "stop it first when it is running"},
+        END,
+};
+static const Param params_list[] = {FORMAT_PARAMS, END};
+static const Param params_show[] = {
+        NAMES_PARAM,
+        {"expanded", 0, PARAM_BOOL, 0, .doc = "every setting with where its value comes from"},
+        {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table or json"},
+        END,
+};
+static const Param params_set[] = {
+        NAME_PARAM,
+        {"settings", 0, PARAM_PAIRS, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_REST, VALID_LABEL_VALUE, .meta = "KEY=VALUE", .doc = "settings to change"},
+        {"force", 'F', PARAM_BOOL, 0, .doc = "also lower memory below what is in use"},
+        END,
+};
+static const Param params_unset[] = {
+        NAME_PARAM,
+        {"keys", 0, PARAM_STRINGS, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_REST, VALID_LABEL_KEY, .meta = "KEY", .doc = "settings to put back to preset or default"},
+        END,
+};
+static const Param params_label[] = {
+        NAME_PARAM,
+        {"labels", 0, PARAM_PAIRS, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_REST, VALID_LABEL_VALUE, .meta = "KEY=VALUE", .doc = "labels to set; an empty value removes one"},
+        END,
+};
+static const Param params_log[] = {
+        NAME_PARAM,
+        {"lines", 'n', PARAM_INT, 0, .min = 1, .max = 100000, .meta = "N", .doc = "only the last lines (default 1000)"},
+        END,
+};
+static const Param params_exec[] = {
+        NAME_PARAM,
+        {"command", 0, PARAM_STRINGS, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_REST, VALID_ARGUMENT, .meta = "COMMAND", .doc = "program and arguments"},
+        COMMAND_PARAMS,
+        {"login", 0, PARAM_BOOL, 0, .doc = "enter through the guest's PAM session"},
+        END,
+};
+static const Param params_shell[] = {NAME_PARAM, COMMAND_PARAMS, END};
+static const Param params_command_id[] = {
+        {"id", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_LABEL_KEY, .meta = "ID", .doc = "the command"},
+        END,
+};
+static const Param params_command_signal[] = {
+        {"id", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_LABEL_KEY, .meta = "ID", .doc = "the command"},
+        {"signal", 0, PARAM_INT, PARAM_REQUIRED | PARAM_POSITIONAL, .min = 1, .max = 64, .meta = "SIGNAL", .doc = "signal number"},
+        END,
+};
+static const Param params_command_list[] = {
+        {"name", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "only of this instance"},
+        FORMAT_PARAMS,
+        END,
+};
+#define FILE_PARAMS \
+        NAME_PARAM, \
+        {"path", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_PATH, .meta = "PATH", .doc = "path inside the instance"}, \
+        {"user", 'u', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "as which user (default root)"}
+static const Param params_push[] = {
+        FILE_PARAMS,
+        {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree"},
+        {"mode", 'm', PARAM_INT, 0, .min = 0, .max = 07777, .meta = "MODE", .doc = "permissions of a single new file"},
+        END,
+};
+static const Param params_pull[] = {FILE_PARAMS, {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree"}, END};
+static const Param params_file_list[] = {FILE_PARAMS, FORMAT_PARAMS, END};
+static const Param params_file_remove[] = {FILE_PARAMS, {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree"}, END};
+static const Param params_template_build[] = {
+        {"recipe", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "RECIPE", .doc = "name of a recipe in templates.d or of one that ships"},
+        {"suite", 0, PARAM_STRING, 0, VALID_SUITE, .meta = "SUITE", .doc = "another suite than the recipe's"},
+        END,
+};
+static const Param params_template_import[] = {
+        {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "name of the new template"},
+        {"path", 0, PARAM_STRING, PARAM_LOCAL | PARAM_POSITIONAL | PARAM_REQUIRED, VALID_TEXT, .meta = "PATH", .doc = "tarball or directory, or - for standard input"},
+        END,
+};
+static const Param params_template[] = {
+        {"template", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_TEMPLATE, .meta = "TEMPLATE", .doc = "template name or digest"},
+        END,
+};
+static const Param params_template_list[] = {FORMAT_PARAMS, END};
+static const Param params_config_log[] = {
+        {"max", 'n', PARAM_INT, 0, .min = 1, .max = 10000, .meta = "N", .doc = "only the newest (default 50)"},
+        END,
+};
+static const Param params_config_diff[] = {
+        {"rev", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_TEXT, .meta = "REVISION", .doc = "what this commit changed (default: what is not committed)"},
+        END,
+};
+static const Param params_config_rollback[] = {
+        {"rev", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_TEXT, .meta = "REVISION", .doc = "put this revision's files in place and apply them"},
+        END,
+};
+static const Param params_apply[] = {
+        {"dry_run", 'n', PARAM_BOOL, 0, .doc = "only say what would change"},
+        END,
+};
+static const Param params_policy[] = {
+        {"policy", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "POLICY", .doc = "name of a policy"},
+        END,
+};
+static const Param params_policy_set[] = {
+        {"policy", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "POLICY", .doc = "name of a policy"},
+        {"rules", 0, PARAM_STRINGS, PARAM_POSITIONAL | PARAM_REST, VALID_LABEL_VALUE, .meta = "RULE",
+         .doc = "rules in order: \"allow|deny CIDR [tcp|udp|icmp [PORTS]]\""},
+        {"description", 'd', PARAM_STRING, 0, VALID_TEXT, .meta = "TEXT", .doc = "what the policy is for"},
+        END,
+};
+static const Param params_policy_check[] = {
+        NAME_PARAM,
+        {"address", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_CIDR, .meta = "ADDRESS", .doc = "destination"},
+        {"port", 'p', PARAM_INT, 0, .min = 1, .max = 65535, .meta = "PORT", .doc = "destination port"},
+        {"protocol", 0, PARAM_STRING, 0, VALID_NAME, .meta = "PROTOCOL", .doc = "tcp (default), udp or icmp"},
+        END,
+};
+static const Param params_carve[] = {
+        {"count", 'n', PARAM_INT, PARAM_REQUIRED, .min = 1, .max = 64, .meta = "N", .doc = "how many equal instances"},
+        {"template", 0, PARAM_STRING, 0, VALID_TEMPLATE, .meta = "TEMPLATE", .doc = "template of each (default: the host's default)"},
+        {"prefix", 0, PARAM_STRING, 0, VALID_NAME, .meta = "PREFIX", .doc = "names are PREFIX1, PREFIX2, … (default agent)"},
+        {"yes", 'y', PARAM_BOOL, PARAM_LOCAL, .doc = "write without asking"},
+        {"write", 0, PARAM_BOOL, 0, .doc = "create the instances; without it only the plan is made"},
+        FORMAT_PARAMS,
+        END,
+};
+static const Param params_events[] = {
+        {"follow", 0, PARAM_BOOL, PARAM_LOCAL, .doc = "keep waiting for new events"},
+        {"name", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "only of this instance"},
+        {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table or json"},
+        END,
+};
+static const Param params_audit_tail[] = {
+        {"lines", 'n', PARAM_INT, 0, .min = 1, .max = 10000, .meta = "N", .doc = "how many (default 20)"},
+        FORMAT_PARAMS,
+        END,
+};
+static const Param params_audit_query[] = {
+        {"since", 0, PARAM_SPAN, 0, .meta = "SPAN", .doc = "only this far back"},
+        {"method", 0, PARAM_STRING, 0, VALID_TEXT, .meta = "METHOD", .doc = "only this method"},
+        {"target", 0, PARAM_STRING, 0, VALID_TEXT, .meta = "NAME", .doc = "only of this instance, policy or template"},
+        {"user", 'u', PARAM_STRING, 0, VALID_TEXT, .meta = "USER", .doc = "only of this caller"},
+        {"result", 0, PARAM_STRING, 0, VALID_TEXT, .meta = "RESULT", .doc = "ok, or an error's name"},
+        FORMAT_PARAMS,
+        END,
+};
+static const Param params_warning_clear[] = {
+        {"kind", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_LABEL_KEY, .meta = "KIND", .doc = "kind of warning"},
+        {"name", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "only of this instance"},
+        END,
+};
+
+static const Column columns_instance[] = {
+        {"name", "NAME"}, {"state", "STATE"}, {"ipv4", "IPV4"}, {"ipv6", "IPV6"},
+        {"cpu", "CPU"}, {"memory", "MEMORY", .type = PARAM_SIZE}, {"memory_used", "USED", .type = PARAM_SIZE},
+        {"pids_used", "PIDS", .type = PARAM_INT}, {"disk", "DISK", .type = PARAM_SIZE}, {"template", "TEMPLATE"},
+        {"slot", "SLOT", true, PARAM_INT}, {"boot", "BOOT", true}, {"preset", "PRESET", true}, {"policies", "POLICIES", true},
+        {"digest", "DIGEST", true}, {"created", "CREATED", true}, {"started", "STARTED", true}, {"description", "DESCRIPTION", true},
+        {"cpu_used", "CPU-TIME", true, PARAM_SPAN}, {"disk_used", "DISK-USED", true, PARAM_SIZE}, {"labels", "LABELS", true},
+        {"pid", "PID", true, PARAM_INT}, {NULL},
+};
+static const Column columns_command[] = {
+        {"id", "ID"}, {"name", "INSTANCE"}, {"user", "USER"}, {"command", "COMMAND"}, {"started", "STARTED"}, {"caller", "CALLER"},
+        {"pid", "PID", true, PARAM_INT}, {NULL},
+};
+static const Column columns_file[] = {
+        {"mode", "MODE"}, {"owner", "OWNER"}, {"group", "GROUP"}, {"size", "SIZE", .type = PARAM_SIZE}, {"modified", "MODIFIED"}, {"path", "PATH"}, {NULL},
+};
+static const Column columns_template[] = {
+        {"name", "NAME"}, {"digest", "DIGEST"}, {"suite", "SUITE"}, {"size", "SIZE", .type = PARAM_SIZE}, {"packages", "PACKAGES", .type = PARAM_INT},
+        {"built", "BUILT"}, {"used_by", "USED-BY", .type = PARAM_INT}, {"recipe_digest", "RECIPE", true}, {NULL},
+};
+static const Column columns_policy[] = {
+        {"policy", "POLICY"}, {"rules", "RULES", .type = PARAM_INT}, {"used_by", "USED-BY"}, {"description", "DESCRIPTION"}, {NULL},
+};
+static const Column columns_carve[] = {
+        {"name", "NAME"}, {"cpu", "CPU"}, {"memory", "MEMORY", .type = PARAM_SIZE}, {"disk", "DISK", .type = PARAM_SIZE}, {"pids", "PIDS", .type = PARAM_INT},
+        {"template", "TEMPLATE"}, {NULL},
+};
+static const Column columns_doctor[] = {{"protection", "PROTECTION"}, {"state", "STATE"}, {"detail", "DETAIL"}, {"fix", "FIX"}, {NULL}};
+static const Column columns_leak[] = {{"kind", "KIND"}, {"object", "OBJECT"}, {NULL}};
+static const Column columns_audit[] = {
+        {"time", "TIME"}, {"user", "USER"}, {"method", "METHOD"}, {"target", "TARGET"}, {"result", "RESULT"}, {"seq", "SEQ", true, PARAM_INT},
+        {"uid", "UID", true, PARAM_INT}, {"pid", "PID", true, PARAM_INT}, {"detail", "DETAIL", true}, {NULL},
+};
+static const Column columns_warning[] = {
+        {"kind", "KIND"}, {"entity", "OF"}, {"count", "COUNT", .type = PARAM_INT}, {"first_seen", "FIRST"}, {"last_seen", "LAST"}, {"text", "TEXT"}, {NULL},
+};
+static const Column columns_commit[] = {{"rev", "REVISION"}, {"date", "DATE"}, {"author", "AUTHOR"}, {"subject", "CHANGE"}, {NULL}};
+static const Column columns_change[] = {{"text", "CHANGE"}, {NULL}};
+
+#define I "io.hostd.Instance."
+#define OPERATE ACCESS_OPERATE
+#define ADMIN ACCESS_ADMIN
+#define VIEW ACCESS_VIEW
+#define MUTATES METHOD_MUTATES
+#define MORE METHOD_MORE
+#define SPECIAL METHOD_SPECIAL
+
+static const Method method_table[_METHOD_MAX] = {
+        [METHOD_INSTANCE_CREATE] = {I "Create", "create", ADMIN, MUTATES, 0, params_create, .doc = "Create an instance from a template"},
+        [METHOD_INSTANCE_LAUNCH] = {I "Launch", "launch", ADMIN, MUTATES, 0, params_create, .doc = "Create an instance and start it"},
+        [METHOD_INSTANCE_START] = {I "Start", "start", OPERATE, MUTATES | METHOD_ALL, 0, params_names, .doc = "Start instances"},
+        [METHOD_INSTANCE_STOP] = {I "Stop", "stop", OPERATE, MUTATES | METHOD_ALL, 0, params_stop, .doc = "Stop instances"},
+        [METHOD_INSTANCE_RESTART] = {I "Restart", "restart", OPERATE, MUTATES | METHOD_ALL, 0, params_stop, .doc = "Stop and start instances"},
+        [METHOD_INSTANCE_PAUSE] = {I "Pause", "pause", OPERATE, MUTATES | METHOD_ALL, 0, params_names, .doc = "Freeze all processes of instances"},
+        [METHOD_INSTANCE_RESUME] = {I "Resume", "resume", OPERATE, MUTATES | METHOD_ALL, 0, params_names, .doc = "Thaw paused instances"},
+        [METHOD_INSTANCE_DELETE] = {I "Delete", "delete", ADMIN, MUTATES | METHOD_ALL, 0, params_delete, .doc = "Delete instances and their data"},
+        [METHOD_INSTANCE_REBUILD] = {I "Rebuild", "rebuild", ADMIN, MUTATES, 0, params_rebuild, .doc = "Give an instance a fresh root; its data volume stays"},
+        [METHOD_INSTANCE_LIST] = {I "List", "list", VIEW, 0, 0, params_list, "instances", columns_instance, "List instances"},
+        [METHOD_INSTANCE_SHOW] = {I "Show", "show", VIEW, SPECIAL, 0, params_show, .doc = "Show everything about an instance"},
+        [METHOD_INSTANCE_SET] = {I "Set", "set", ADMIN, MUTATES, 0, params_set, .doc = "Change settings, live where the setting allows it"},
+        [METHOD_INSTANCE_UNSET] = {I "Unset", "unset", ADMIN, MUTATES, 0, params_unset, .doc = "Put settings back to preset or default"},
+        [METHOD_INSTANCE_LABEL] = {I "Label", "label", ADMIN, MUTATES, 0, params_label, .doc = "Set or remove labels"},
+        [METHOD_INSTANCE_CONSOLE] = {I "Console", "console", OPERATE, MUTATES | MORE | SPECIAL, 3, params_name, .doc = "Attach to the console of an instance"},
+        [METHOD_INSTANCE_LOG] = {I "Log", "log", VIEW, SPECIAL, 0, params_log, .doc = "Show the console log of an instance"},
+        [METHOD_COMMAND_EXEC] = {"io.hostd.Command.Exec", "exec", OPERATE, MUTATES | MORE | SPECIAL, 3, params_exec, .doc = "Run a command in an instance"},
+        [METHOD_COMMAND_SHELL] = {"io.hostd.Command.Shell", "shell", OPERATE, MUTATES | MORE | SPECIAL, 3, params_shell, .doc = "Open a login shell in an instance"},
+        [METHOD_COMMAND_ATTACH] = {"io.hostd.Command.Attach", "command wait", OPERATE, MORE | SPECIAL, 0, params_command_id, .doc = "Wait for a running command"},
+        [METHOD_COMMAND_SIGNAL] = {"io.hostd.Command.Signal", "command signal", OPERATE, MUTATES, 0, params_command_signal, .doc = "Send a signal to a running command"},
+        [METHOD_COMMAND_LIST] = {"io.hostd.Command.List", "command list", VIEW, 0, 0, params_command_list, "commands", columns_command, "List running commands"},
+        [METHOD_FILE_PUSH] = {"io.hostd.File.Push", "file push", OPERATE, MUTATES | SPECIAL, 1, params_push, .doc = "Copy a file or tree into an instance"},
+        [METHOD_FILE_PULL] = {"io.hostd.File.Pull", "file pull", OPERATE, MUTATES | SPECIAL, 1, params_pull, .doc = "Copy a file or tree out of an instance"},
+        [METHOD_FILE_LIST] = {"io.hostd.File.List", "file list", OPERATE, MUTATES | SPECIAL, 1, params_file_list, "files", columns_file, "List files in an instance"},
+        [METHOD_FILE_REMOVE] = {"io.hostd.File.Remove", "file rm", OPERATE, MUTATES, 0, params_file_remove, .doc = "Remove a file or tree in an instance"},
+        [METHOD_TEMPLATE_BUILD] = {"io.hostd.Template.Build", "template build", ADMIN, MUTATES | MORE | SPECIAL, 0, params_template_build, .doc = "Build a template from a recipe"},
+        [METHOD_TEMPLATE_IMPORT] = {"io.hostd.Template.Import", "template import", ADMIN, MUTATES | MORE | SPECIAL, 1, params_template_import, .doc = "Make a template of a tarball or directory"},
+        [METHOD_TEMPLATE_LIST] = {"io.hostd.Template.List", "template list", VIEW, 0, 0, params_template_list, "templates", columns_template, "List templates"},
+        [METHOD_TEMPLATE_SHOW] = {"io.hostd.Template.Show", "template show", VIEW, 0, 0, params_template, .doc = "Show a template's manifest"},
+        [METHOD_TEMPLATE_DELETE] = {"io.hostd.Template.Delete", "template delete", ADMIN, MUTATES, 0, params_template, .doc = "Delete a template that no instance uses"},
+        [METHOD_TEMPLATE_PRUNE] = {"io.hostd.Template.Prune", "template prune", ADMIN, MUTATES, 0, params_none, .doc = "Delete all unused templates but the newest of each name"},
+        [METHOD_CONFIG_LOG] = {"io.hostd.Config.Log", "config log", VIEW, 0, 0, params_config_log, "commits", columns_commit, "List changes of the configuration"},
+        [METHOD_CONFIG_DIFF] = {"io.hostd.Config.Diff", "config diff", VIEW, SPECIAL, 0, params_config_diff, .doc = "Show what a commit changed"},
+        [METHOD_CONFIG_ROLLBACK] = {"io.hostd.Config.Rollback", "config rollback", ADMIN, MUTATES, 0, params_config_rollback, "changes", columns_change, "Go back to an earlier configuration"},
+        [METHOD_CONFIG_APPLY] = {"io.hostd.Config.Apply", "apply", ADMIN, MUTATES, 0, params_apply, "changes", columns_change, "Apply files that were edited by hand"},
+        [METHOD_POLICY_LIST] = {"io.hostd.Policy.List", "policy list", VIEW, 0, 0, params_list, "policies", columns_policy, "List policies"},
+        [METHOD_POLICY_SHOW] = {"io.hostd.Policy.Show", "policy show", VIEW, SPECIAL, 0, params_policy, .doc = "Show a policy's rules"},
+        [METHOD_POLICY_SET] = {"io.hostd.Policy.Set", "policy set", ADMIN, MUTATES, 0, params_policy_set, .doc = "Create or replace a policy, live"},
+        [METHOD_POLICY_DELETE] = {"io.hostd.Policy.Delete", "policy delete", ADMIN, MUTATES, 0, params_policy, .doc = "Delete a policy that no instance uses"},
+        [METHOD_POLICY_CHECK] = {"io.hostd.Policy.Check", "policy check", VIEW, 0, 0, params_policy_check, .doc = "Say what would happen to a connection, and by which rule"},
+        [METHOD_NETWORK_SHOW] = {"io.hostd.Network.Show", "network show", VIEW, SPECIAL, 0, params_name, .doc = "Show addresses, counters and rules of an instance"},
+        [METHOD_HOST_CARVE] = {"io.hostd.Host.Carve", "carve", ADMIN, MUTATES | SPECIAL, 0, params_carve, "plan", columns_carve, "Divide this host into equal instances"},
+        [METHOD_HOST_DOCTOR] = {"io.hostd.Host.Doctor", "doctor", VIEW, SPECIAL, 0, params_list, "protections", columns_doctor, "Say which protections this host enforces"},
+        [METHOD_HOST_LEAKS] = {"io.hostd.Host.Leaks", "leaks", VIEW, SPECIAL, 0, params_list, "leaks", columns_leak, "List kernel objects that should not exist"},
+        [METHOD_HOST_INFO] = {"io.hostd.Host.Info", "info", VIEW, 0, 0, params_none, .doc = "Show version, capacity and what is promised"},
+        [METHOD_EVENTS_FOLLOW] = {"io.hostd.Events.Follow", "events", VIEW, MORE | SPECIAL, 0, params_events, .doc = "Show events as they happen"},
+        [METHOD_AUDIT_VERIFY] = {"io.hostd.Audit.Verify", "audit verify", VIEW, 0, 0, params_none, .doc = "Check the audit log's hash chain"},
+        [METHOD_AUDIT_TAIL] = {"io.hostd.Audit.Tail", "audit tail", VIEW, 0, 0, params_audit_tail, "records", columns_audit, "Show the newest audit records"},
+        [METHOD_AUDIT_QUERY] = {"io.hostd.Audit.Query", "audit query", VIEW, 0, 0, params_audit_query, "records", columns_audit, "Search the audit log"},
+        [METHOD_WARNING_LIST] = {"io.hostd.Warning.List", "warning list", VIEW, 0, 0, params_list, "warnings", columns_warning, "List warnings"},
+        [METHOD_WARNING_CLEAR] = {"io.hostd.Warning.Clear", "warning clear", OPERATE, MUTATES, 0, params_warning_clear, .doc = "Forget a warning that was dealt with"},
+};
+
+const Method *method_get(MethodId id) {
+        return &method_table[id];
+}

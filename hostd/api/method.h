@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Method: the one table of what hostd can be asked. From its rows come the check of parameters, access, the audit line, hostctl's
+// words, --help, bash completion and the API manual. A row without a handler in core, or a handler without a row, fails a test.
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/valid.h"
+#include "wire/server.h"
+
+typedef enum MethodId {
+        METHOD_INSTANCE_CREATE,
+        METHOD_INSTANCE_LAUNCH,
+        METHOD_INSTANCE_START,
+        METHOD_INSTANCE_STOP,
+        METHOD_INSTANCE_RESTART,
+        METHOD_INSTANCE_PAUSE,
+        METHOD_INSTANCE_RESUME,
+        METHOD_INSTANCE_DELETE,
+        METHOD_INSTANCE_REBUILD,
+        METHOD_INSTANCE_LIST,
+        METHOD_INSTANCE_SHOW,
+        METHOD_INSTANCE_SET,
+        METHOD_INSTANCE_UNSET,
+        METHOD_INSTANCE_LABEL,
+        METHOD_INSTANCE_CONSOLE,
+        METHOD_INSTANCE_LOG,
+        METHOD_COMMAND_EXEC,   // more: {id} then the record; fds: stdin, stdout, stderr (guest ends of pipes, or one pty thrice)
+        METHOD_COMMAND_SHELL,  // the same through PAM
+        METHOD_COMMAND_ATTACH, // more: waits for a command again after hostd restarted
+        METHOD_COMMAND_SIGNAL,
+        METHOD_COMMAND_LIST,
+        METHOD_FILE_PUSH, // fds: the stream hostd-guest reads from
+        METHOD_FILE_PULL, // fds: the stream hostd-guest writes to
+        METHOD_FILE_LIST,
+        METHOD_FILE_REMOVE,
+        METHOD_TEMPLATE_BUILD, // more: {line, percent} then {digest}
+        METHOD_TEMPLATE_IMPORT, // fds: the tarball, or a directory
+        METHOD_TEMPLATE_LIST,
+        METHOD_TEMPLATE_SHOW,
+        METHOD_TEMPLATE_DELETE,
+        METHOD_TEMPLATE_PRUNE,
+        METHOD_CONFIG_LOG,
+        METHOD_CONFIG_DIFF,
+        METHOD_CONFIG_ROLLBACK,
+        METHOD_CONFIG_APPLY,
+        METHOD_POLICY_LIST,
+        METHOD_POLICY_SHOW,
+        METHOD_POLICY_SET,
+        METHOD_POLICY_DELETE,
+        METHOD_POLICY_CHECK,
+        METHOD_NETWORK_SHOW,
+        METHOD_HOST_CARVE,
+        METHOD_HOST_DOCTOR,
+        METHOD_HOST_LEAKS,
+        METHOD_HOST_INFO,
+        METHOD_EVENTS_FOLLOW, // more
+        METHOD_AUDIT_VERIFY,
+        METHOD_AUDIT_TAIL,
+        METHOD_AUDIT_QUERY,
+        METHOD_WARNING_LIST,
+        METHOD_WARNING_CLEAR,
+        _METHOD_MAX,
+        _METHOD_INVALID = -EINVAL,
+} MethodId;
+
+typedef enum ParamType {
+        PARAM_STRING,
+        PARAM_STRINGS, // JSON array of strings
+        PARAM_INT,     // JSON integer; CLI: decimal
+        PARAM_SIZE,    // JSON integer (bytes); CLI: "8GiB"
+        PARAM_SPAN,    // JSON integer (microseconds); CLI: "90s"
+        PARAM_BOOL,    // CLI: a flag without a value
+        PARAM_PAIRS,   // JSON object of strings; CLI: KEY=VALUE words or repeated options
+} ParamType;
+
+typedef enum ParamFlags {
+        PARAM_REQUIRED = 1 << 0,
+        PARAM_POSITIONAL = 1 << 1, // CLI: a word, not an option, in the order of the rows
+        PARAM_REST = 1 << 2,       // CLI: takes all remaining words (STRINGS, PAIRS)
+        PARAM_MANY = 1 << 3,       // CLI: the positional `name` may be given several times: hostctl makes one call each
+        PARAM_LOCAL = 1 << 4,      // hostctl's own option, never sent
+} ParamFlags;
+
+typedef struct Param {
+        const char *name; // JSON key; CLI option --name (underscores become dashes)
+        char letter;      // short option or 0
+        ParamType type;
+        unsigned flags;
+        ValidKind valid;  // of a string, of each string, of a pair's value
+        int64_t min, max; // of integers; both 0: 0..INT64_MAX
+        const char *meta; // "NAME", "SIZE" in the usage line
+        const char *doc;
+} Param;
+
+typedef enum MethodFlags {
+        METHOD_MORE = 1 << 0,     // answers may continue
+        METHOD_MUTATES = 1 << 1,  // changes or enters something: audited
+        METHOD_ALL = 1 << 2,      // hostctl accepts --all
+        METHOD_SPECIAL = 1 << 3,  // hostctl has code of its own for it
+} MethodFlags;
+
+typedef struct Column {
+        const char *path;  // key of the objects in the reply's list, dots for nesting
+        const char *title;
+        bool hidden;       // only with --columns
+        ParamType type;    // SIZE and SPAN are formatted for people in tables
+} Column;
+
+typedef struct Method {
+        const char *name;  // "io.hostd.Instance.Start"
+        const char *words; // "start", "template build"
+        Access access;
+        unsigned flags;
+        unsigned n_fds;        // exact number of descriptors; 0: none accepted
+        const Param *params;   // ends with a NULL name
+        const char *list;      // key of the reply's array shown as a table, NULL: shown as key-value
+        const Column *columns; // ends with a NULL path
+        const char *doc;       // one line
+        const char *manual;    // a paragraph for manual and --help, may be NULL
+} Method;
+
+const Method *method_get(MethodId id);
+MethodId method_from_name(const char *name); // _METHOD_INVALID if unknown
+// Types, bounds, validators, unknown and missing keys. On success the object holds just what the row allows.
+int method_check(const Method *method, const json_t *parameters, Error *err);

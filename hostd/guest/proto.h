@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Guest protocol: fixed-layout packets between hostd and hostd-guest on one SOCK_SEQPACKET pair that hostd-instance made.
+//
+// hostd trusts nothing in what comes back: sizes are checked, ids must be ones it gave out, pids come from SCM_CREDENTIALS only,
+// no descriptor is ever received (the receive buffer has no room for one), and the rate is limited. What the guest
+// says of exit codes is recorded as its claim.
+//
+//   hostd                        hostd-guest                      child
+//   EXEC id, argv…, 3 fds  -->   fork                        -->  (in the helper's cgroup, blocked)
+//   <-- READY id (+ SCM_CREDENTIALS of the child) -------------   sends it itself
+//   pidfd, checks, moves it to commands/ID
+//   RELEASE id             -->   byte on the child's pipe    -->  setsid, ids, chdir, exec
+//   <-- FAILED id, errno, stage (126/127) or
+//   <-- EXITED id, wait status (claim); repeated after HELLO until ACK
+#pragma once
+
+#include <stdint.h>
+
+#define GUEST_VERSION 1
+#define GUEST_MAGIC 0x68736764u // "dgsh"
+#define GUEST_ID_MAX 33
+#define GUEST_BODY_MAX (256 * 1024) // argv, env and paths of one request
+#define GUEST_COMMANDS_MAX 1024
+
+typedef enum GuestType {
+        GUEST_HELLO = 1, // both ways; the guest answers with one LIVE per command it knows, then HELLO
+        GUEST_EXEC,
+        GUEST_READY,
+        GUEST_RELEASE,
+        GUEST_FAILED,
+        GUEST_EXITED,
+        GUEST_ACK,
+        GUEST_SIGNAL,
+        GUEST_LIVE,
+        _GUEST_TYPE_MAX,
+} GuestType;
+
+typedef enum GuestVerb { // what an EXEC starts
+        GUEST_RUN,    // argv
+        GUEST_LOGIN,  // argv through PAM (su -l USER), or a login shell when argv is empty
+        GUEST_WRITE,  // stream on fd 0 -> path (file or tree)
+        GUEST_READ,   // path -> stream on fd 1
+        GUEST_LIST,   // directory entries of path -> stream on fd 1
+        GUEST_REMOVE, // path
+        _GUEST_VERB_MAX,
+} GuestVerb;
+
+enum {
+        GUEST_FLAG_TTY = 1 << 0,       // fds are one pty: becomes the controlling terminal
+        GUEST_FLAG_RECURSIVE = 1 << 1,
+};
+
+typedef enum GuestStage { GUEST_STAGE_FORK = 1, GUEST_STAGE_USER, GUEST_STAGE_CWD, GUEST_STAGE_SETUP, GUEST_STAGE_EXEC, GUEST_STAGE_FILE } GuestStage;
+
+typedef struct GuestHeader {
+        uint32_t magic;
+        uint16_t version, type;
+        uint32_t size; // of the whole packet
+        uint32_t value; // type-specific: verb, errno, wait status, signal
+        uint32_t flags; // or stage
+        uint32_t mode;  // of a new file
+        uint32_t n_argv, n_env;
+        char id[GUEST_ID_MAX + 3]; // NUL-padded [a-z0-9]
+} GuestHeader; // followed by `user\0cwd\0path\0argv[0]\0…env[0]\0…` in EXEC only

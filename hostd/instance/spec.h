@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Spec: what hostd tells hostd-instance about one start, as a JSON file in the instance's run directory, and what they say to
+// each other afterwards. Both ends are root; the file is 0600 in a 0700 directory.
+//
+//   /run/hostd/instances/i0001/{spec.json, control (SOCK_SEQPACKET), console (pty relay socket), lxc/ (lxcpath), target}
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/clock.h"
+
+typedef struct InstanceSpec {
+        char *name;
+        uint16_t slot;
+        uint32_t id_base, id_count;
+        char *run_dir;      // /run/hostd/instances/i0001
+        char *template_dir; // where hostd mounted the erofs image
+        char *root_dir;     // /var/lib/hostd/instances/NAME with upper, work, data
+        char *cgroup_prefix;  // see quotas/cgroup.h; liblxc gets P/monitor and P/box/payload
+        char *log_file;     // console log, bounded by liblxc
+        char *peer_ifname;  // moved inside as eth0
+        char *mac, *ipv4, *ipv6; // text; addresses without prefix length (/32, /128); gateways are 169.254.0.1 and fe80::1
+        char *apparmor_profile;  // NULL: none on this kernel (only when allowed)
+        uint64_t open_files;     // RLIMIT_NOFILE, UINT64_MAX: default
+        bool read_only;
+        bool unified_cgroup;
+} InstanceSpec;
+void instance_spec_done(InstanceSpec *spec);
+int instance_spec_save(const InstanceSpec *spec, const char *path, Error *err);
+int instance_spec_load(const char *path, InstanceSpec *ret, Error *err); // validates every string again
+
+// Control messages: one struct per packet, fixed size, little-endian host order (same machine, same build or an older one).
+#define CONTROL_VERSION 1
+typedef enum ControlType {
+        CONTROL_HELLO = 1, // hostd -> instance after each connect; answered by STATE and, when there is one, GUEST
+        CONTROL_STATE,     // instance -> hostd: state, init_pid
+        CONTROL_GUEST,     // instance -> hostd: the host end of the guest channel (SCM_RIGHTS), pid of hostd-guest; again when it was restarted
+        CONTROL_STOP,      // hostd -> instance: ask the guest to shut down; re-sent inside until it exits; hostd kills at its deadline
+        CONTROL_ERROR,     // instance -> hostd: start failed; text
+        CONTROL_CONSOLE,   // hostd -> instance: three descriptors (in, out, err) of a console session; answered by CONSOLE_END
+        CONTROL_CONSOLE_END,
+} ControlType;
+typedef enum ControlState {
+        CONTROL_STATE_STARTING,
+        CONTROL_STATE_RUNNING, // init runs
+        CONTROL_STATE_STOPPED, // init is gone, target says how; hostd-instance exits right after
+} ControlState;
+typedef enum ControlTarget { CONTROL_TARGET_NONE, CONTROL_TARGET_HALT, CONTROL_TARGET_REBOOT, CONTROL_TARGET_CRASH } ControlTarget;
+typedef struct ControlMessage {
+        uint32_t version, type, state, target;
+        int32_t init_pid, guest_pid;
+        uint64_t cookie;
+        char text[224]; // NUL-terminated; from root to root
+} ControlMessage;
