@@ -26,7 +26,7 @@ typedef enum LimitId {
         LIMIT_DISK,       // bytes of root, data and snapshots together
         LIMIT_INODES,
         LIMIT_OPEN_FILES, // RLIMIT_NOFILE of init, hence of all below
-        LIMIT_UPLOAD,     // bytes per second from the instance
+        LIMIT_UPLOAD,     // bytes per second from the instance; also written "100Mbit"
         _LIMIT_MAX,
         _LIMIT_INVALID = -EINVAL,
 } LimitId;
@@ -61,3 +61,7 @@ int limits_copy(Limits *to, const Limits *from);
 // Text as people write it ("8GiB", "2.5", "max"); bounds from the row; the sentence names the key.
 int limit_parse(LimitId id, const char *text, Limits *limits, Error *err);
 char *limit_format(LimitId id, const Limits *limits); // "8GiB", "max"; NULL on OOM; caller frees
+// A plain number in the row's own unit, with the same bounds; LIMIT_UNSET is "max". Not for LIMIT_CPU_PIN.
+int limit_set(LimitId id, uint64_t value, Limits *limits, Error *err);
+// "3,1,2" becomes "1-3", the form the kernel shows. -EINVAL for what is no list of CPUs.
+int limit_cpuset_canonical(const char *text, char **ret);
