@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Tree: the record format and its one reader. Every check of what a stream may say is here; see tree.h.
+#include "guest/tree.h"
+
+#include <endian.h>
+#include <string.h>
+
+#include "base/io.h"
+
+#define TREE_RECORD_MAGIC 0x63657274u // "trec"
+#define TREE_BUFFER (256 * 1024)
+
+typedef struct __attribute__((packed)) TreeRecord {
+        uint32_t magic;
+        uint16_t type, path_size;
+        uint32_t mode, uid, gid, mtime_nsec;
+        uint64_t mtime_sec, size;
+        uint16_t target_size, zero16;
+        uint32_t zero32;
+} TreeRecord;
+_Static_assert(sizeof(TreeRecord) == TREE_RECORD_SIZE, "the record is part of the interface");
+
+void tree_limits_default(TreeLimits *limits) {
+        if (limits->max_bytes == 0)
+                limits->max_bytes = UINT64_C(64) << 30;
+        if (limits->max_entries == 0)
+                limits->max_entries = 1000000;
+        if (limits->max_depth == 0)
+                limits->max_depth = 64;
+}
+
+bool tree_path_valid(const char *path, size_t size, bool root) {
+        if (size == 0 || size > TREE_PATH_MAX || memchr(path, 0, size))
+                return false;
+        if (root && size == 1 && path[0] == '.')
+                return true;
+        for (size_t i = 0; i <= size; i++) {
+                size_t start = i;
+                while (i < size && path[i] != '/')
+                        i++;
+                size_t n = i - start;
+                // An empty component is a leading, doubled or trailing slash.
+                if (n == 0 || n > 255 || (path[start] == '.' && (n == 1 || (n == 2 && path[start + 1] == '.'))))
+                        return false;
+        }
+        return true;
+}
+
+static unsigned tree_path_depth(const char *path) {
+        unsigned n = 1;
+
+        for (; *path; path++)
+                n += *path == '/';
+        return n;
+}
+
+int tree_reader_init(TreeReader *reader, int in_fd, const TreeLimits *limits) {
+        *reader = (TreeReader) {.fd = in_fd, .room = TREE_BUFFER};
+        if (limits)
+                reader->limits = *limits;
+        tree_limits_default(&reader->limits);
+        reader->buf = malloc(TREE_BUFFER);
+        return reader->buf ? 0 : -ENOMEM;
+}
+
+void tree_reader_init_memory(TreeReader *reader, const void *data, size_t size) {
+        *reader = (TreeReader) {.fd = -EBADF, .buf = (uint8_t *) data, .used = size, .room = size};
+        tree_limits_default(&reader->limits);
+}
+
+void tree_reader_done(TreeReader *reader) {
+        if (reader->fd >= 0)
+                free(reader->buf);
+        *reader = (TreeReader) {.fd = -EBADF};
+}
+
+// At least `size` bytes (at most the buffer) from `at` on; 0 when the stream ends before.
+static int tree_reader_fill(TreeReader *reader, size_t size) {
+        while (reader->used - reader->at < size) {
+                ssize_t n;
+                if (reader->fd < 0 || size > reader->room)
+                        return 0;
+                if (reader->room - reader->at < size) {
+                        memmove(reader->buf, reader->buf + reader->at, reader->used - reader->at);
+                        reader->used -= reader->at;
+                        reader->at = 0;
+                }
+                n = read(reader->fd, reader->buf + reader->used, reader->room - reader->used);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return -errno;
+                if (n == 0)
+                        return 0;
+                reader->used += (size_t) n;
+        }
+        return 1;
+}
+
+static int tree_reader_need(TreeReader *reader, size_t size, Error *err) {
+        int r = tree_reader_fill(reader, size);
+
+        if (r < 0)
+                return error_set_errno(err, r, "cannot read the tree stream");
+        if (r == 0) {
+                (void) error_set(err, ERR_INVALID, "the tree stream ends too early");
+                return -EBADMSG;
+        }
+        return 0;
+}
+
+static int tree_reader_bad(Error *err, const char *what) {
+        (void) error_set(err, ERR_INVALID, "the tree stream is refused: %s", what);
+        return -EBADMSG;
+}
+
+static int tree_reader_record(TreeReader *reader, TreeEntry *ret, size_t *ret_target, Error *err) {
+        TreeRecord record;
+        size_t path_size, target_size;
+        int r = tree_reader_need(reader, sizeof(record), err);
+
+        if (r < 0)
+                return r;
+        memcpy(&record, reader->buf + reader->at, sizeof(record));
+        reader->at += sizeof(record);
+        ret->type = le16toh(record.type);
+        if (le32toh(record.magic) != TREE_RECORD_MAGIC || ret->type < TREE_DIR || ret->type >= _TREE_TYPE_MAX ||
+            record.zero16 != 0 || record.zero32 != 0)
+                return tree_reader_bad(err, "a record is malformed");
+        ret->mode = le32toh(record.mode);
+        ret->uid = le32toh(record.uid);
+        ret->gid = le32toh(record.gid);
+        ret->mtime_sec = (int64_t) le64toh(record.mtime_sec);
+        ret->mtime_nsec = le32toh(record.mtime_nsec);
+        ret->size = le64toh(record.size);
+        path_size = le16toh(record.path_size);
+        target_size = le16toh(record.target_size);
+        if (path_size > TREE_PATH_MAX || target_size > TREE_PATH_MAX || ret->mtime_nsec >= 1000000000)
+                return tree_reader_bad(err, "a record is malformed");
+        r = tree_reader_need(reader, path_size + target_size, err);
+        if (r < 0)
+                return r;
+        memcpy(ret->path, reader->buf + reader->at, path_size);
+        memcpy(ret->target, reader->buf + reader->at + path_size, target_size);
+        ret->path[path_size] = ret->target[target_size] = 0;
+        reader->at += path_size + target_size;
+        *ret_target = target_size;
+        return (int) path_size;
+}
+
+static int tree_reader_check(TreeReader *reader, const TreeEntry *entry, size_t path_size, size_t target_size, Error *err) {
+        if (reader->entries == 0 && !reader->list && strcmp(entry->path, ".") != 0)
+                return tree_reader_bad(err, "its first record is not the root");
+        if (!tree_path_valid(entry->path, path_size, reader->entries == 0 || reader->list))
+                return tree_reader_bad(err, "a path is absolute, empty, too long or holds \"..\"");
+        if (reader->list && strchr(entry->path, '/'))
+                return tree_reader_bad(err, "a listed name holds a slash");
+        if (tree_path_depth(entry->path) > reader->limits.max_depth)
+                return tree_reader_bad(err, "it is nested too deeply");
+        if ((entry->type == TREE_LINK) != (target_size > 0) || strlen(entry->target) != target_size)
+                return tree_reader_bad(err, "a link target is malformed");
+        if (entry->type == TREE_OTHER && !reader->list)
+                return tree_reader_bad(err, "it holds a device, socket or fifo");
+        if (!reader->list && (entry->mode & ~07777u))
+                return tree_reader_bad(err, "a mode is malformed");
+        if (reader->entries == 0 && !reader->list && entry->type == TREE_LINK)
+                return tree_reader_bad(err, "its root is a link");
+        if (++reader->entries > reader->limits.max_entries) {
+                (void) error_set(err, ERR_QUOTA, "the tree has more than %llu entries",
+                                 (unsigned long long) reader->limits.max_entries);
+                return -EDQUOT;
+        }
+        return 0;
+}
+
+int tree_reader_next(TreeReader *reader, TreeEntry *ret, Error *err) {
+        const uint8_t *data;
+        size_t target_size = 0;
+        ssize_t n;
+        int r;
+
+        while (reader->in_data) {
+                n = tree_reader_data(reader, &data, err);
+                if (n < 0)
+                        return (int) n;
+        }
+        if (reader->ended)
+                return 0;
+        if (!reader->started) {
+                r = tree_reader_need(reader, TREE_MAGIC_SIZE, err);
+                if (r < 0)
+                        return r;
+                if (memcmp(reader->buf + reader->at, TREE_MAGIC, TREE_MAGIC_SIZE) != 0)
+                        return tree_reader_bad(err, "it is no tree of this version");
+                reader->at += TREE_MAGIC_SIZE;
+                reader->started = true;
+        }
+        r = tree_reader_record(reader, ret, &target_size, err);
+        if (r < 0)
+                return r;
+        if (ret->type == TREE_END) {
+                if (r != 0 || target_size != 0 || ret->size != reader->entries)
+                        return tree_reader_bad(err, "its number of entries is wrong");
+                reader->ended = true;
+                return 0;
+        }
+        r = tree_reader_check(reader, ret, (size_t) r, target_size, err);
+        if (r < 0)
+                return r;
+        reader->in_data = ret->type == TREE_FILE && !reader->list;
+        return 1;
+}
+
+ssize_t tree_reader_data(TreeReader *reader, const uint8_t **ret, Error *err) {
+        uint32_t size;
+        int r;
+
+        if (!reader->in_data)
+                return 0;
+        r = tree_reader_need(reader, sizeof(size), err);
+        if (r < 0)
+                return r;
+        memcpy(&size, reader->buf + reader->at, sizeof(size));
+        size = le32toh(size);
+        if (size > TREE_CHUNK_MAX)
+                return tree_reader_bad(err, "a chunk is too long");
+        reader->at += sizeof(size);
+        if (size == 0) {
+                reader->in_data = false;
+                return 0;
+        }
+        r = tree_reader_need(reader, size, err);
+        if (r < 0)
+                return r;
+        reader->bytes += size;
+        if (reader->bytes > reader->limits.max_bytes) {
+                (void) error_set(err, ERR_QUOTA, "the tree has more than %llu bytes",
+                                 (unsigned long long) reader->limits.max_bytes);
+                return -EDQUOT;
+        }
+        *ret = reader->buf + reader->at;
+        reader->at += size;
+        return (ssize_t) size;
+}
+
+int tree_write_entry(int out_fd, const TreeEntry *entry) {
+        uint8_t buf[TREE_RECORD_SIZE + 2 * TREE_PATH_MAX];
+        size_t path_size = strlen(entry->path), target_size = strlen(entry->target);
+        TreeRecord record = {
+                .magic = htole32(TREE_RECORD_MAGIC),
+                .type = htole16((uint16_t) entry->type),
+                .path_size = htole16((uint16_t) path_size),
+                .mode = htole32(entry->mode),
+                .uid = htole32(entry->uid),
+                .gid = htole32(entry->gid),
+                .mtime_nsec = htole32(entry->mtime_nsec),
+                .mtime_sec = htole64((uint64_t) entry->mtime_sec),
+                .size = htole64(entry->size),
+                .target_size = htole16((uint16_t) target_size),
+        };
+
+        memcpy(buf, &record, sizeof(record));
+        memcpy(buf + sizeof(record), entry->path, path_size);
+        memcpy(buf + sizeof(record) + path_size, entry->target, target_size);
+        return io_write_all(out_fd, buf, sizeof(record) + path_size + target_size);
+}
+
+int tree_list_read(int in_fd, const TreeLimits *limits, TreeListFn fn, void *userdata, Error *err) {
+        _cleanup_free_ TreeEntry *entry = malloc(sizeof(*entry));
+        _cleanup_(tree_reader_done) TreeReader reader = {.fd = -EBADF};
+        int r;
+
+        if (!entry || tree_reader_init(&reader, in_fd, limits) < 0)
+                return error_set_errno(err, ENOMEM, "cannot read the list");
+        reader.list = true;
+        while ((r = tree_reader_next(&reader, entry, err)) > 0) {
+                r = fn(entry, userdata);
+                if (r < 0)
+                        return r;
+        }
+        return r;
+}

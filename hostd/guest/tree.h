@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Tree: files and directories as one byte stream, for `file push`, `file pull` and `file list`.
+//
+// Both ends mistrust the stream: it comes from a guest on the way out, and on the way in it is unpacked as a guest's user. Packing
+// follows no link and opens nothing but regular files and directories. Unpacking resolves each path below the given directory
+// without links (openat2), so that neither the stream nor somebody who renames meanwhile leads it elsewhere.
+//
+//   stream: "hostdtr1", then records; a record: 48 bytes little-endian (see tree.c), path, link target, and for a file its
+//   data in chunks (u32 length, bytes; length 0 ends). The root is ".", all others are relative to it. The last record is
+//   TREE_END, whose size is the number of entries: a stream without it was cut off.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define TREE_PATH_MAX 4095
+#define TREE_CHUNK_MAX (128u * 1024)
+#define TREE_MAGIC "hostdtr1"
+#define TREE_MAGIC_SIZE 8
+#define TREE_RECORD_SIZE 48
+
+typedef enum TreeType { TREE_DIR = 1, TREE_FILE, TREE_LINK, TREE_OTHER /* in lists only */, TREE_END, _TREE_TYPE_MAX } TreeType;
+
+typedef struct TreeEntry {
+        TreeType type;
+        uint32_t mode, uid, gid; // mode with the file type bits in lists, permissions only in trees
+        int64_t mtime_sec;
+        uint32_t mtime_nsec;
+        uint64_t size;                 // of a file: what stat said; only the chunks count
+        char path[TREE_PATH_MAX + 1];  // NUL-terminated, no NUL inside
+        char target[TREE_PATH_MAX + 1]; // of a link
+} TreeEntry;
+
+typedef struct TreeLimits {
+        uint64_t max_bytes, max_entries; // 0: the defaults, 64 GiB and 1 million
+        unsigned max_depth;              // 0: 64
+} TreeLimits;
+
+// Writes `name` below `dirfd` (one component, or "." for dirfd itself) and all below it. Sockets, fifos and devices are left
+// out; returns how many were. `limits` may be NULL. Blocks as long as out_fd does.
+int tree_pack(int dirfd, const char *name, int out_fd, const TreeLimits *limits, Error *err);
+// Lists the directory `name` (or the one file) as records without data: path = name, mode with type bits, target of links.
+int tree_list(int dirfd, const char *name, int out_fd, const TreeLimits *limits, Error *err);
+
+typedef struct TreeOptions {
+        const char *name; // what the root becomes below dirfd: one component, or "." to unpack into dirfd itself
+        TreeLimits limits;
+        bool drop_special; // set-uid, set-gid and sticky bits are not taken over: for unpacking on the host
+} TreeOptions;
+
+// Existing directories are merged into, files are replaced by rename, a file never replaces a link or a directory. What was
+// unpacked before an error stays. On success the stream was complete.
+int tree_unpack(int dirfd, int in_fd, const TreeOptions *options, Error *err);
+
+typedef int (*TreeListFn)(const TreeEntry *entry, void *userdata); // negative stops
+int tree_list_read(int in_fd, const TreeLimits *limits, TreeListFn fn, void *userdata, Error *err);
+
+// The reader below both; on its own for tests and the fuzz target. With in_fd < 0 it reads `data` only.
+typedef struct TreeReader {
+        int fd;
+        uint8_t *buf; // owned when fd >= 0
+        size_t at, used, room;
+        uint64_t bytes, entries;
+        TreeLimits limits;
+        bool list, started, in_data, ended;
+} TreeReader;
+int tree_reader_init(TreeReader *reader, int in_fd, const TreeLimits *limits);
+void tree_reader_init_memory(TreeReader *reader, const void *data, size_t size);
+void tree_reader_done(TreeReader *reader);
+// 1: an entry; 0: the end record was read; data that was not read is skipped. -EBADMSG for what breaks the format.
+int tree_reader_next(TreeReader *reader, TreeEntry *ret, Error *err);
+// The next piece of the current file's data, valid until the next call; 0 at its end.
+ssize_t tree_reader_data(TreeReader *reader, const uint8_t **ret, Error *err);
+
+// For the writers: a record with its strings (not the data) to out_fd.
+int tree_write_entry(int out_fd, const TreeEntry *entry);
+// Relative, no "", ".", ".." or empty component, no control of its own; "." only if `root`.
+bool tree_path_valid(const char *path, size_t size, bool root);
+void tree_limits_default(TreeLimits *limits);
