@@ -17,4 +17,7 @@ int client_fd(const Client *client); // for poll
 int client_send(Client *client, const char *method, json_t *parameters, bool more, const int *fds, size_t n_fds, Error *err);
 // Next reply of the call: 0 = last one, 1 = continues. An error reply becomes `err` with the same code and field.
 int client_receive(Client *client, json_t **ret, Error *err);
+// The same without waiting: -EAGAIN while no whole reply is here. Call it until then before polling client_fd() again.
+int client_receive_ready(Client *client, json_t **ret, Error *err);
+// One call with one reply; `ret` may be NULL.
 int client_call(Client *client, const char *method, json_t *parameters, json_t **ret, Error *err);

@@ -10,21 +10,8 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
-#include "base/error.h"
-
-#define WIRE_FRAME_MAX (1 << 20)
-#define WIRE_FDS_MAX 3
-
-typedef enum Access { ACCESS_NONE, ACCESS_VIEW, ACCESS_OPERATE, ACCESS_ADMIN, _ACCESS_MAX } Access;
-const char *access_to_string(Access access);
-
-typedef struct Peer { // filled at accept: SO_PEERCRED, SO_PEERGROUPS
-        uid_t uid;
-        gid_t gid;
-        pid_t pid;
-        char user[64]; // name of uid or its number
-        Access access; // root and group hostd-admin: admin; hostd: operate; hostd-view: view; others none
-} Peer;
+#include "wire/frame.h"
+#include "wire/peer.h"
 
 typedef struct Server Server;
 typedef struct Call Call; // one method call; lives until it is answered or its connection closes
@@ -37,6 +24,17 @@ Server *server_free(Server *server);
 DEFINE_CLEANUP(Server, server_free)
 int server_listen(const char *path, Error *err); // fd; 0666 socket in a 0755 directory (access is decided per call); stale ones replaced
 void server_set_connections_max(Server *server, unsigned per_uid);
+// A connected socket joins as if it had been accepted from `peer` (NULL: asks the kernel); owned, also on failure.
+int server_add(Server *server, int fd, const Peer *peer, Error *err);
+
+// What org.varlink.service tells. Without one, only GetInfo is answered.
+typedef struct ServerDescription {
+        const char *vendor, *product, *version, *url;
+        const char *const *interfaces;             // NULL-terminated, without org.varlink.service
+        char *(*describe)(const char *interface);  // Varlink interface text, caller frees; NULL: no such interface
+        bool (*has_method)(const char *method);    // calls of others are answered here: org.varlink.service.MethodNotFound
+} ServerDescription;
+void server_set_description(Server *server, const ServerDescription *description); // borrowed
 
 const char *call_method(const Call *call);
 json_t *call_parameters(const Call *call); // borrowed, an object, never NULL
@@ -49,7 +47,8 @@ void call_reply(Call *call, json_t *parameters);
 void call_reply_continues(Call *call, json_t *parameters); // only after call_wants_more()
 // io.hostd.<Code> {message, field}; takes nothing over.
 void call_error(Call *call, const Error *err, int r);
-// Called once if the connection closes before the answer; the call is gone afterwards.
+// Called once if the connection closes before the answer; the call is gone afterwards. A call without it, and a oneway call,
+// outlives its connection and must still be answered.
 void call_set_closed(Call *call, void (*closed)(Call *call, void *userdata), void *userdata);
 void call_set_userdata(Call *call, void *userdata);
 void *call_userdata(const Call *call);
