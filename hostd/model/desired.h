@@ -32,8 +32,8 @@ typedef struct InstanceConfig {
         char *preset;      // small, medium, large, or NULL
         Limits limits;     // preset and defaults already folded in
         char **policies;   // names, in order
-        char **allow_degraded;
-        Label *labels;
+        char **allow_degraded; // the host's included
+        Label *labels; // sorted by key
         size_t n_labels;
         BootMode boot;
         int64_t boot_order;  // lower starts earlier and stops later; -1000..1000
@@ -45,7 +45,7 @@ typedef struct InstanceConfig {
 
 typedef struct HostConfig {
         char *uplink;          // interface or "auto"
-        NetworkSettings network; // pools parsed
+        NetworkSettings network; // pools parsed; network.uplink is owned, NULL for "auto"
         uint64_t memory_reserve_bytes, disk_reserve_bytes; // defaults from the host's size when UINT64_MAX
         char **allow_degraded; // for every instance
         char **default_policies;
@@ -53,6 +53,10 @@ typedef struct HostConfig {
         uint64_t audit_keep_days;
         uint64_t connections_per_uid;
 } HostConfig;
+
+// hostd.conf from text ("" or NULL: all defaults). The caller owns *ret and ends it with host_config_done().
+int host_config_parse(const char *text, HostConfig *ret, Error *err);
+void host_config_done(HostConfig *config);
 
 typedef struct Desired {
         HostConfig host;
@@ -79,9 +83,10 @@ int instance_config_parse(const char *name, const char *text, const HostConfig *
 int policy_parse(const char *name, const char *text, Policy **ret, Error *err);
 char *policy_format(const Policy *policy); // libconfig text; caller frees
 
-// Edits of a file's text that keep what they do not touch (comments may be lost). `text` may be NULL or "" for a new file.
+// Edits of a file's text that keep what they do not touch, comments too. `text` may be NULL or "" for a new file.
 // Keys are schema keys ("memory", "policies", "labels.KEY"); values are text as on the command line, lists with commas.
-// Unknown keys and bad values are refused with the field. value NULL removes the key.
+// Unknown keys and bad values are refused with the field. value NULL removes the key ("labels": all of them). The result as a
+// whole was parsed: only names that it refers to (policies, template) remain to be looked up.
 int instance_text_set(const char *text, const char *key, const char *value, char **ret, Error *err);
 
 // Rows for show/--expanded and the manual.
@@ -91,7 +96,13 @@ const char *instance_schema_key(size_t row);
 const char *instance_schema_doc(size_t row);
 const char *instance_schema_default(size_t row); // text, "" for none
 bool instance_schema_needs_restart(size_t row);
-char *instance_config_value(const InstanceConfig *config, size_t row); // text as in the file; NULL on OOM
+// Text as on the command line, "" for what is not set or unlimited; NULL on OOM; caller frees.
+char *instance_config_value(const InstanceConfig *config, size_t row);
+size_t host_schema_size(void);
+const char *host_schema_key(size_t row);
+const char *host_schema_doc(size_t row);
+const char *host_schema_default(size_t row);
+char *host_config_value(const HostConfig *config, size_t row);
 
 // Differences between two sets, readable, one line each: "instance a: memory 4GiB -> 8GiB", "policy web: rule 2 added: …",
 // "instance b: added". Empty vector when equal.

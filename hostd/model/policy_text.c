@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Policy text: policies.d/NAME.conf. What a rule may say is checked by policy_add(); here is only how it is written.
+#include <string.h>
+
+#include "model/schema.h"
+
+static const char *const actions[] = {[POLICY_ALLOW] = "allow", [POLICY_DENY] = "deny", NULL};
+static const char *const protocols[] = {[POLICY_ANY] = "any", [POLICY_TCP] = "tcp", [POLICY_UDP] = "udp", [POLICY_ICMP] = "icmp", NULL};
+
+static const SchemaRow policy_rows[] = {
+        {"description", SCHEMA_STRING, offsetof(Policy, description), VALID_TEXT, .doc = "what the policy is for"},
+};
+
+static const SchemaRow policy_rule_rows[] = {
+        {"action", SCHEMA_CHOICE, offsetof(PolicyRule, action), .choices = actions, .doc = "allow or deny"},
+        {"to", SCHEMA_STRING, offsetof(PolicyRule, to), VALID_CIDR, .doc = "address or network"},
+        {"protocol", SCHEMA_CHOICE, offsetof(PolicyRule, protocol), .choices = protocols, .fallback = "any",
+         .doc = "any, tcp, udp or icmp"},
+        {"ports", SCHEMA_STRING, offsetof(PolicyRule, ports), VALID_PORTS, .doc = "ports, with tcp and udp"},
+        {"comment", SCHEMA_STRING, offsetof(PolicyRule, comment), VALID_TEXT, .doc = "why the rule is there"},
+};
+
+const Schema policy_schema = {policy_rows, ELEMENTS(policy_rows)};
+const Schema policy_rule_schema = {policy_rule_rows, ELEMENTS(policy_rule_rows)};
+
+static int missing(const ConfigText *text, const config_setting_t *setting, size_t i, const char *key, Error *err) {
+        char field[48];
+
+        snprintf(field, sizeof(field), "rules[%zu].%s", i, key);
+        return config_text_locate(text, setting, error_set_field(err, field, "%s is missing", field), err);
+}
+
+static int add_rule(const ConfigText *text, const config_setting_t *setting, Policy *policy, Error *err) {
+        _cleanup_(policy_rule_done) PolicyRule rule = {0};
+        char prefix[32];
+        uint64_t seen;
+        int r;
+
+        snprintf(prefix, sizeof(prefix), "rules[%zu].", policy->n_rules);
+        if (!config_setting_is_group(setting))
+                return config_text_locate(text, setting,
+                                          error_set_field(err, "rules", "rules must be a list of groups, ( { action = \"allow\"; to = \"192.0.2.1\"; } )"), err);
+        SchemaInput input = {text, setting, NULL, prefix};
+        r = schema_apply_fallbacks(&policy_rule_schema, &rule, err);
+        if (r >= 0)
+                r = schema_parse(&policy_rule_schema, &input, &rule, &seen, err);
+        if (r < 0)
+                return r;
+        for (size_t i = 0; i < 2; i++) // action and to; a rule without them would mean more than was meant
+                if (!(seen & UINT64_C(1) << i))
+                        return missing(text, setting, policy->n_rules, policy_rule_rows[i].key, err);
+        r = policy_add(policy, &rule, err);
+        if (r < 0)
+                return config_text_locate(text, setting, r, err);
+        rule = (PolicyRule) {0}; // its strings belong to the policy now
+        return 0;
+}
+
+static int add_rules(const ConfigText *text, const config_setting_t *rules, Policy *policy, Error *err) {
+        if (!rules)
+                return 0; // everything is denied
+        // An empty array cannot be told from an empty list by its meaning.
+        if (!config_setting_is_list(rules) && !(config_setting_is_array(rules) && config_setting_length(rules) == 0))
+                return config_text_locate(text, rules, error_set_field(err, "rules", "rules must be a list of groups, ( { … }, { … } )"), err);
+        for (unsigned i = 0; i < (unsigned) config_setting_length(rules); i++) {
+                int r = add_rule(text, config_setting_get_elem(rules, i), policy, err);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+int policy_parse_in(const ParseContext *context, const char *name, const char *text, Policy **ret, Error *err) {
+        _cleanup_config_text_ ConfigText parsed = CONFIG_TEXT_NULL;
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        int r;
+
+        r = valid_check(VALID_NAME, "name", name, err);
+        if (r >= 0)
+                r = config_text_parse(&parsed, context->file, text, err);
+        if (r < 0)
+                return r;
+        r = policy_new(name, &policy);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot read policy %s", name);
+        SchemaInput input = {&parsed, config_root_setting(&parsed.config), "rules", NULL};
+        r = schema_parse(&policy_schema, &input, policy, NULL, err);
+        if (r >= 0)
+                r = add_rules(&parsed, config_setting_get_member(input.group, "rules"), policy, err);
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(policy);
+        return 0;
+}
+
+int policy_parse(const char *name, const char *text, Policy **ret, Error *err) {
+        _cleanup_free_ char *file = NULL;
+
+        if (!valid_is(VALID_NAME, name))
+                return valid_check(VALID_NAME, "name", name, err);
+        if (asprintf(&file, "policies.d/%s.conf", name) < 0) {
+                file = NULL;
+                return error_set_errno(err, ENOMEM, "cannot read policy %s", name);
+        }
+        return policy_parse_in(&(ParseContext) {.file = file}, name, text, ret, err);
+}
+
+// Writes what differs from an absent key.
+static int write_rows(FILE *f, const Schema *schema, const void *object, const char *between) {
+        for (size_t i = 0; i < schema->n; i++) {
+                const SchemaRow *row = &schema->rows[i];
+                _cleanup_free_ char *plain = schema_text_format(row, object), *text = schema_file_format(row, object);
+                if (!plain || !text)
+                        return -ENOMEM;
+                if (plain[0] && (!row->fallback || strcmp(plain, row->fallback) != 0))
+                        fprintf(f, "%s = %s;%s", row->key, text, between);
+        }
+        return 0;
+}
+
+char *policy_format(const Policy *policy) {
+        char *text = NULL;
+        size_t size = 0;
+        FILE *f = open_memstream(&text, &size);
+        int r;
+
+        if (!f)
+                return NULL;
+        r = write_rows(f, &policy_schema, policy, "\n");
+        fputs("rules = (", f);
+        for (size_t i = 0; r >= 0 && i < policy->n_rules; i++) {
+                fputs(i ? ",\n        { " : "\n        { ", f);
+                r = write_rows(f, &policy_rule_schema, &policy->rules[i], " ");
+                fputc('}', f);
+        }
+        fputs(policy->n_rules ? "\n);\n" : ");\n", f);
+        if (fclose(f) != 0 || r < 0) {
+                free(text);
+                return NULL;
+        }
+        return text;
+}
