@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Jail: the namespaces a job runs in, made by a user without privileges who owns a range of subids.
+//
+// Two of them, one in the other:
+//  * outer: user (our own id and all subids, each mapped to itself), pid, mount, ipc and, where no network is needed, net
+//    namespace. Its first process dies with hostd-build and takes everything with it, whatever the job started.
+//    newuidmap and newgidmap are run for it, the only set-uid programs of a job: inside, no_new_privs is set, and the
+//    capabilities over the subids (ambient, valid in this namespace only) replace them; mmdebstrap makes its own
+//    namespace with them.
+//  * inner: user namespace in which the subids are 0..65535, for unpacking, customising and packing: ids of files in
+//    the image are 0-based without a chown, and root there is nobody elsewhere.
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/error.h"
+
+typedef int (*JailMain)(void *data, Error *err);
+
+// Runs `fn` as the first process of the outer namespaces and waits for it. The current directory is bound to JAIL_WORK
+// there, on a tmpfs that hides /tmp. The child's error comes back in `err`.
+#define JAIL_WORK "/tmp/work"
+int jail_run_outer(JailMain fn, void *data, bool network, Error *err);
+// From within the outer one; in the child all ids are 0. `ret_pid` and no waiting: jail_wait() does that.
+typedef struct JailChild {
+        pid_t pid;
+        int error_fd; // the child's error, one message
+} JailChild;
+// No namespace at all: a helper that must see what we see.
+int jail_start_plain(JailMain fn, void *data, JailChild *ret, Error *err);
+int jail_start_inner(JailMain fn, void *data, JailChild *ret, Error *err);
+int jail_wait(JailChild *child, Error *err);
+// Host id that is 0 in the inner namespace.
+typedef struct JailIds {
+        unsigned uid_start, gid_start, count;
+} JailIds;
+int jail_ids(JailIds *ret, Error *err);
