@@ -1,0 +1,534 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// ConfDir: see confdir.h.
+//
+// The repository's own exclude file names what is ours, so that editors' backups, half-written files and anything else that
+// somebody puts into the directory is neither committed nor touched. No path is ever resolved through a link: the folders
+// are opened by O_NOFOLLOW each time, since a person may replace them while hostd runs.
+#include "state/confdir.h"
+
+#include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/strv.h"
+#include "base/valid.h"
+#include "state/git.h"
+
+#define CONFDIR_TEXT_MAX (1 << 20)
+#define CONFDIR_LOG_MAX 10000
+
+static const char *const folders[] = {"instances.d", "policies.d", "templates.d"};
+
+static const char exclude_text[] = "# Written by hostd: only its own files are kept in history.\n"
+                                   "/*\n!/hostd.conf\n!/instances.d/\n!/policies.d/\n!/templates.d/\n"
+                                   "/*.d/*\n!/instances.d/*.conf\n!/policies.d/*.conf\n!/templates.d/*.conf\n.*\n";
+
+// Locks that a killed git leaves behind; none of them is ever ours between two commits.
+static const char *const lock_files[] = {".git/index.lock", ".git/HEAD.lock", ".git/config.lock", ".git/refs/heads/main.lock"};
+
+struct ConfDir {
+        char *path; // absolute
+        int fd;
+        struct timespec opened; // real time, as files' times are
+        int commit_pidfd; // of the last commit; it may be over
+};
+
+// What the commit child's exit status means.
+typedef enum CommitExit { COMMIT_OK = 0, COMMIT_ADD = 10, COMMIT_COMMIT, COMMIT_DISK_FULL, COMMIT_KILLED } CommitExit;
+
+ConfDir *confdir_free(ConfDir *dir) {
+        if (!dir)
+                return NULL;
+        (void) close_fd(dir->commit_pidfd);
+        (void) close_fd(dir->fd);
+        free(dir->path);
+        free(dir);
+        return NULL;
+}
+
+int confdir_fd(const ConfDir *dir) {
+        return dir->fd;
+}
+
+static Git git_of(const ConfDir *dir) {
+        return (Git) {.path = dir->path};
+}
+
+static int check_directory(int dir, const char *name, Error *err) {
+        struct stat st;
+
+        if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return error_set_errno(err, errno, "cannot look at %s", name);
+        if (S_ISLNK(st.st_mode))
+                return error_set(err, ERR_INVALID, "%s is a symbolic link, and must be a directory", name);
+        if (!S_ISDIR(st.st_mode))
+                return error_set(err, ERR_INVALID, "%s is not a directory", name);
+        return 0;
+}
+
+static int make_folder(int dir, const char *name, Error *err) {
+        if (mkdirat(dir, name, 0755) == 0)
+                return fchmodat(dir, name, 0755, 0) < 0 ? error_set_errno(err, errno, "cannot set the mode of %s", name) : 0;
+        if (errno != EEXIST)
+                return error_set_errno(err, errno, "cannot make %s", name);
+        return check_directory(dir, name, err);
+}
+
+static bool file_has_text(int dir, const char *path, const char *text) {
+        _cleanup_free_ char *now = NULL;
+
+        return io_read_file(dir, path, CONFDIR_TEXT_MAX, &now, NULL) == 0 && strcmp(now, text) == 0;
+}
+
+static int prepare_repository(ConfDir *dir, Error *err) {
+        Git git = git_of(dir);
+        struct stat st;
+        int r;
+
+        if (fstatat(dir->fd, ".git", &st, AT_SYMLINK_NOFOLLOW) < 0) {
+                if (errno != ENOENT)
+                        return error_set_errno(err, errno, "cannot look at .git");
+        } else {
+                // A file or link here would send git to a repository of somebody else's making.
+                r = check_directory(dir->fd, ".git", err);
+                if (r < 0)
+                        return r;
+        }
+        // Safe on an existing repository, and repairs one whose creation was cut short.
+        r = git_check(&git, GIT_ARGUMENTS("init", "--quiet", "--initial-branch=main", "--template="), NULL, err);
+        if (r < 0)
+                return r;
+        if (fchmodat(dir->fd, ".git", 0700, 0) < 0)
+                return error_set_errno(err, errno, "cannot set the mode of .git");
+        if (mkdirat(dir->fd, ".git/info", 0700) < 0 && errno != EEXIST)
+                return error_set_errno(err, errno, "cannot make .git/info");
+        if (file_has_text(dir->fd, ".git/info/exclude", exclude_text))
+                return 0;
+        r = io_write_atomic(dir->fd, ".git/info/exclude", exclude_text, strlen(exclude_text), 0600);
+        return r < 0 ? error_set_errno(err, r, "cannot write .git/info/exclude") : 0;
+}
+
+static bool earlier(const struct timespec *a, const struct timespec *b) {
+        return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
+
+// Removes locks last touched before `until`. A lock that is younger may belong to a person who runs git here.
+static void remove_stale_locks(int dir, const struct timespec *from, const struct timespec *until) {
+        for (size_t i = 0; i < ELEMENTS(lock_files); i++) {
+                struct stat st;
+                if (fstatat(dir, lock_files[i], &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+                        continue;
+                if (earlier(&st.st_mtim, until) && !(from && earlier(&st.st_mtim, from)))
+                        (void) unlinkat(dir, lock_files[i], 0); // if it stays, git says so
+        }
+}
+
+static bool commit_is_running(ConfDir *dir) {
+        struct pollfd p = {.fd = dir->commit_pidfd, .events = POLLIN};
+
+        if (dir->commit_pidfd < 0)
+                return false;
+        if (poll(&p, 1, 0) == 0)
+                return true;
+        dir->commit_pidfd = close_fd(dir->commit_pidfd);
+        return false;
+}
+
+static bool disk_is_full(int fd) {
+        struct statvfs st;
+
+        return fstatvfs(fd, &st) == 0 && (st.f_bavail == 0 || (st.f_files > 0 && st.f_favail == 0));
+}
+
+// The exit status has no room for what git said: it goes to standard error, which is the journal.
+static CommitExit commit_failed(const ConfDir *dir, int r, CommitExit code, const Error *err) {
+        dprintf(STDERR_FILENO, "hostd: committing the configuration: %s\n", error_message(err, r));
+        return r == -EINTR ? COMMIT_KILLED : disk_is_full(dir->fd) ? COMMIT_DISK_FULL : code;
+}
+
+static CommitExit run_commit(const ConfDir *dir, const Git *git, const char *message) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = git_check(git, GIT_ARGUMENTS("add", "--all", "--", "."), NULL, &err);
+
+        if (r < 0)
+                return commit_failed(dir, r, COMMIT_ADD, &err);
+        r = git_check(git, GIT_ARGUMENTS("commit", "--quiet", "--no-verify", "--cleanup=verbatim", "-m", message), NULL, &err);
+        // A commit without a difference fails, too; then there is nothing to do.
+        if (r == 0 || git_run(git, GIT_ARGUMENTS("diff", "--cached", "--quiet", "HEAD"), NULL, NULL) == 0)
+                return COMMIT_OK;
+        return commit_failed(dir, r, COMMIT_COMMIT, &err);
+}
+
+// "NAME <uid@host>" in its two parts.
+static int split_author(const char *author, char **ret_name, char **ret_email, Error *err) {
+        const char *open = strrchr(author, '<');
+        size_t size = strlen(author);
+        _cleanup_free_ char *name = NULL, *email = NULL;
+
+        if (!valid_is(VALID_TEXT, author) || !open || open - author < 2 || open[-1] != ' ' || author[size - 1] != '>' ||
+            strcspn(author, "<>") != (size_t) (open - author) || strcspn(open + 1, "<>") != size - 2 - (size_t) (open - author))
+                return error_set_field(err, "author", "author must be of the form \"NAME <UID@HOST>\"");
+        name = strndup(author, (size_t) (open - author) - 1);
+        email = strndup(open + 1, strlen(open + 1) - 1);
+        if (!name || !email)
+                return error_set_errno(err, ENOMEM, "cannot commit");
+        *ret_name = TAKE_PTR(name);
+        *ret_email = TAKE_PTR(email);
+        return 0;
+}
+
+// Keeps standard error (the journal) and the directory; nothing else of hostd's may live on in this child, least of all clients'
+// sockets, whose closing must be seen at once.
+static void child_isolate(ConfDir *dir) {
+        sigset_t none;
+
+        for (int s = 1; s < _NSIG; s++)
+                (void) signal(s, SIG_DFL);
+        sigemptyset(&none);
+        (void) sigprocmask(SIG_SETMASK, &none, NULL);
+        (void) prctl(PR_SET_NAME, "hostd-commit");
+        int fd = fcntl(dir->fd, F_DUPFD, 3);
+        if (fd > 3)
+                (void) dup3(fd, 3, O_CLOEXEC);
+        dir->fd = 3;
+        (void) syscall(SYS_close_range, 4U, ~0U, 0);
+}
+
+static void commit_child(ConfDir *dir, const Git *git, const char *message) {
+        struct timespec start, end;
+        CommitExit code;
+
+        child_isolate(dir);
+        (void) clock_gettime(CLOCK_REALTIME_COARSE, &start); // the clock of files' times
+        code = run_commit(dir, git, message);
+        if (code == COMMIT_KILLED) {
+                // Our git is dead: what it locked between then and now is nobody's.
+                (void) clock_gettime(CLOCK_REALTIME, &end);
+                remove_stale_locks(dir->fd, &start, &end);
+        }
+        _exit(code);
+}
+
+int confdir_commit(ConfDir *dir, const char *author, const char *message, pid_t *ret_pid, int *ret_pidfd, Error *err) {
+        _cleanup_free_ char *name = NULL, *email = NULL;
+        _cleanup_close_ int pidfd = -EBADF;
+        pid_t pid;
+        int r = split_author(author, &name, &email, err);
+
+        if (r < 0)
+                return r;
+        if (!valid_is(VALID_TEXT, message) || !message[0])
+                return error_set_field(err, "message", "message must be one line of text");
+        if (commit_is_running(dir))
+                return error_set(err, ERR_BUSY, "a commit of the configuration is running");
+        remove_stale_locks(dir->fd, NULL, &dir->opened);
+        Git git = {.path = dir->path, .author = name, .email = email};
+        pid = fork();
+        if (pid < 0)
+                return error_set_errno(err, errno, "cannot fork for a commit");
+        if (pid == 0)
+                commit_child(dir, &git, message);
+        pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
+        if (pidfd >= 0)
+                dir->commit_pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
+        if (pidfd < 0 || dir->commit_pidfd < 0) {
+                int saved = errno;
+                (void) waitpid(pid, NULL, 0); // it takes milliseconds, and killing it would leave locks
+                return error_set_errno(err, saved, "cannot open a pidfd for a commit");
+        }
+        *ret_pid = pid;
+        *ret_pidfd = TAKE_FD(pidfd);
+        return 0;
+}
+
+int confdir_commit_result(int wait_status, Error *err) {
+        static const struct {
+                CommitExit code;
+                ErrorCode error;
+                const char *reason;
+        } reasons[] = {
+                {COMMIT_ADD, ERR_INTERNAL, "git add failed"},
+                {COMMIT_COMMIT, ERR_INTERNAL, "git commit failed"},
+                {COMMIT_DISK_FULL, ERR_QUOTA, "the disk is full"},
+                {COMMIT_KILLED, ERR_INTERNAL, "git was killed"},
+        };
+
+        if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == COMMIT_OK)
+                return 0;
+        for (size_t i = 0; WIFEXITED(wait_status) && i < ELEMENTS(reasons); i++)
+                if ((int) reasons[i].code == WEXITSTATUS(wait_status))
+                        return error_set(err, reasons[i].error,
+                                         "the files are in force, but the change is not yet in the configuration's history: %s; "
+                                         "the next change will include it", reasons[i].reason);
+        return error_set(err, ERR_INTERNAL, "the commit of the configuration was killed; the next change will include it");
+}
+
+static int first_commit(ConfDir *dir, Error *err) {
+        Git git = git_of(dir);
+        int r = git_run(&git, GIT_ARGUMENTS("rev-parse", "--quiet", "--verify", "HEAD"), NULL, err);
+
+        if (r <= 0)
+                return r;
+        r = git_check(&git, GIT_ARGUMENTS("add", "--all", "--", "."), NULL, err);
+        if (r < 0)
+                return r;
+        return git_check(&git, GIT_ARGUMENTS("commit", "--quiet", "--no-verify", "--allow-empty", "-m", "Begin the history of the configuration"),
+                         NULL, err);
+}
+
+int confdir_open(const char *path, ConfDir **ret, Error *err) {
+        _cleanup_(confdir_freep) ConfDir *dir = calloc(1, sizeof(*dir));
+        int r;
+
+        if (!dir)
+                return error_set_errno(err, ENOMEM, "cannot open %s", path);
+        dir->fd = dir->commit_pidfd = -EBADF;
+        if (!valid_is(VALID_PATH, path))
+                return valid_check(VALID_PATH, "path", path, err);
+        dir->path = strdup(path);
+        if (!dir->path)
+                return error_set_errno(err, ENOMEM, "cannot open %s", path);
+        r = io_mkdir_p(AT_FDCWD, path, 0755);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot make %s", path);
+        dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (dir->fd < 0)
+                return error_set_errno(err, errno, "cannot open %s", path);
+        (void) clock_gettime(CLOCK_REALTIME_COARSE, &dir->opened);
+        for (size_t i = 0; r >= 0 && i < ELEMENTS(folders); i++)
+                r = make_folder(dir->fd, folders[i], err);
+        remove_stale_locks(dir->fd, NULL, &dir->opened);
+        if (r >= 0)
+                r = prepare_repository(dir, err);
+        if (r >= 0)
+                r = first_commit(dir, err);
+        if (r < 0) {
+                (void) error_wrap(err, "%s", path);
+                return r;
+        }
+        *ret = TAKE_PTR(dir);
+        return 0;
+}
+
+// The folder of a legal path, and the file's name in it; `folder` is NULL for the directory itself.
+static bool path_split(const char *path, const char **ret_folder, const char **ret_name) {
+        const char *slash = strchr(path, '/');
+        char name[33];
+        size_t size;
+
+        if (strcmp(path, "hostd.conf") == 0) {
+                *ret_folder = NULL;
+                *ret_name = path;
+                return true;
+        }
+        if (!slash)
+                return false;
+        size = strlen(slash + 1);
+        if (size <= 5 || size - 5 >= sizeof(name) || strcmp(slash + 1 + size - 5, ".conf") != 0)
+                return false;
+        memcpy(name, slash + 1, size - 5);
+        name[size - 5] = 0;
+        if (!valid_is(VALID_NAME, name))
+                return false;
+        for (size_t i = 0; i < ELEMENTS(folders); i++) {
+                if (strncmp(folders[i], path, (size_t) (slash - path)) != 0 || folders[i][slash - path])
+                        continue;
+                *ret_folder = folders[i];
+                *ret_name = slash + 1;
+                return true;
+        }
+        return false;
+}
+
+// Opens the folder of `path`, anew each time and never through a link.
+static int open_folder(ConfDir *dir, const char *path, const char **ret_name, int *ret_fd, Error *err) {
+        const char *folder = NULL;
+        int fd;
+
+        if (!path_split(path, &folder, ret_name)) {
+                _cleanup_free_ char *shown = valid_printable(path);
+                return error_set_field(err, "path", "\"%s\" is not a configuration file's path", shown ?: "");
+        }
+        fd = openat(dir->fd, folder ?: ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+                return error_set_errno(err, errno, "cannot open %s", folder ?: dir->path);
+        *ret_fd = fd;
+        return 0;
+}
+
+int confdir_read(ConfDir *dir, const char *path, char **ret, Error *err) {
+        _cleanup_close_ int fd = -EBADF;
+        _cleanup_free_ char *text = NULL;
+        const char *name = NULL;
+        struct stat st;
+        size_t size;
+        int r = open_folder(dir, path, &name, &fd, err);
+
+        if (r < 0)
+                return r;
+        if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return error_set_errno(err, errno, "cannot read %s", path);
+        if (!S_ISREG(st.st_mode))
+                return error_set(err, ERR_INVALID, "%s is not a regular file", path);
+        r = io_read_file(fd, name, CONFDIR_TEXT_MAX, &text, &size);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot read %s", path);
+        if (strlen(text) != size)
+                return error_set(err, ERR_INVALID, "%s contains a NUL byte", path);
+        *ret = TAKE_PTR(text);
+        return 0;
+}
+
+int confdir_write(ConfDir *dir, const char *path, const char *text, Error *err) {
+        _cleanup_close_ int fd = -EBADF;
+        const char *name = NULL;
+        int r = open_folder(dir, path, &name, &fd, err);
+
+        if (r < 0)
+                return r;
+        if (strlen(text) > CONFDIR_TEXT_MAX)
+                return error_set(err, ERR_INVALID, "%s would be larger than 1 MiB", path);
+        r = io_write_atomic(fd, name, text, strlen(text), 0644);
+        return r < 0 ? error_set_errno(err, r, "cannot write %s", path) : 0;
+}
+
+int confdir_remove(ConfDir *dir, const char *path, Error *err) {
+        _cleanup_close_ int fd = -EBADF;
+        const char *name = NULL;
+        int r = open_folder(dir, path, &name, &fd, err);
+
+        if (r < 0)
+                return r;
+        if (unlinkat(fd, name, 0) < 0)
+                return error_set_errno(err, errno, "cannot remove %s", path);
+        return fsync(fd) < 0 ? error_set_errno(err, errno, "cannot remove %s", path) : 0;
+}
+
+int confdir_log(ConfDir *dir, unsigned max, char **ret_text, Error *err) {
+        Git git = git_of(dir);
+        char count[32];
+
+        snprintf(count, sizeof(count), "--max-count=%u", MIN2(MAX2(max, 1U), CONFDIR_LOG_MAX));
+        return git_check(&git, GIT_ARGUMENTS("log", count, "--no-color", "--no-decorate", "--abbrev=12",
+                                             "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%h %ad %an %s", "HEAD"),
+                         ret_text, err);
+}
+
+static bool rev_is_valid(const char *rev) {
+        size_t size = strlen(rev);
+
+        if (strcmp(rev, "HEAD") == 0)
+                return true;
+        if (strncmp(rev, "HEAD~", 5) == 0)
+                return size > 5 && size <= 10 && strspn(rev + 5, "0123456789") == size - 5;
+        return size >= 4 && size <= 40 && strspn(rev, "0123456789abcdef") == size;
+}
+
+// The full name of a commit.
+static int rev_resolve(ConfDir *dir, const char *rev, char **ret, Error *err) {
+        _cleanup_free_ char *output = NULL;
+        Git git = git_of(dir);
+        char spec[64];
+        int r;
+
+        if (!rev_is_valid(rev))
+                return error_set_field(err, "rev", "rev must be 4 to 40 lower-case hex digits, HEAD or HEAD~N");
+        snprintf(spec, sizeof(spec), "%s^{commit}", rev);
+        r = git_run(&git, GIT_ARGUMENTS("rev-parse", "--quiet", "--verify", "--end-of-options", spec), &output, err);
+        if (r < 0)
+                return r;
+        output[strcspn(output, "\n")] = 0;
+        if (r > 0 || !rev_is_valid(output))
+                return error_set(err, ERR_NOT_FOUND, "there is no revision %s in the configuration's history", rev);
+        *ret = TAKE_PTR(output);
+        return 0;
+}
+
+static void unlinkp(char **path) {
+        if (*path)
+                (void) unlink(*path);
+        free(*path);
+}
+
+// Compares the files as they are with a commit, in an index of its own: new files count, and no lock of the repository is taken.
+static int diff_files(ConfDir *dir, const char *rev, const char *const *options, char **ret, Error *err) {
+        _cleanup_(unlinkp) char *index = NULL;
+        Git git = git_of(dir);
+        int r;
+
+        if (asprintf(&index, "%s/.git/index.%d", dir->path, getpid()) < 0) {
+                index = NULL;
+                return error_set_errno(err, ENOMEM, "cannot compare");
+        }
+        git.index = index;
+        (void) unlink(index);
+        r = git_check(&git, GIT_ARGUMENTS("add", "--all", "--", "."), NULL, err);
+        if (r < 0)
+                return r;
+        return git_check(&git, GIT_ARGUMENTS("diff", "--cached", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames",
+                                             options[0], options[1], rev), ret, err);
+}
+
+int confdir_diff(ConfDir *dir, const char *rev, char **ret_text, Error *err) {
+        _cleanup_free_ char *commit = NULL;
+        Git git = git_of(dir);
+        int r;
+
+        if (!rev)
+                return diff_files(dir, "HEAD", GIT_ARGUMENTS("--patch", "--src-prefix=a/"), ret_text, err);
+        r = rev_resolve(dir, rev, &commit, err);
+        if (r < 0)
+                return r;
+        return git_check(&git, GIT_ARGUMENTS("show", "--format=", "--patch", "--no-color", "--no-ext-diff", "--no-textconv",
+                                             "--no-renames", commit), ret_text, err);
+}
+
+// One file as it was in `commit`: written whole or, if it was not there, removed.
+static int checkout_file(ConfDir *dir, const char *commit, const char *path, Error *err) {
+        _cleanup_free_ char *spec = NULL, *text = NULL;
+        const char *folder, *name;
+        Git git = git_of(dir);
+        int r;
+
+        // The history may hold what a person committed by hand; only our files are touched.
+        if (!path_split(path, &folder, &name))
+                return 0;
+        if (asprintf(&spec, "%s:%s", commit, path) < 0) {
+                spec = NULL;
+                return error_set_errno(err, ENOMEM, "cannot restore %s", path);
+        }
+        r = git_run(&git, GIT_ARGUMENTS("cat-file", "-e", spec), NULL, err);
+        if (r < 0)
+                return r;
+        if (r > 0) {
+                r = confdir_remove(dir, path, err);
+                return r == -ENOENT ? 0 : r;
+        }
+        r = git_check(&git, GIT_ARGUMENTS("cat-file", "blob", spec), &text, err);
+        return r < 0 ? r : confdir_write(dir, path, text, err);
+}
+
+int confdir_checkout(ConfDir *dir, const char *rev, Error *err) {
+        _cleanup_free_ char *commit = NULL, *output = NULL;
+        _cleanup_strv_ char **paths = NULL;
+        int r = rev_resolve(dir, rev, &commit, err);
+
+        if (r < 0)
+                return r;
+        // Our paths need no quoting, so lines are as good as NULs; a quoted one is not ours.
+        r = diff_files(dir, commit, GIT_ARGUMENTS("--name-only", "--src-prefix=a/"), &output, err);
+        if (r >= 0 && strv_split(output, "\n", &paths) < 0)
+                r = error_set_errno(err, ENOMEM, "cannot restore %s", rev);
+        for (char **p = paths; r >= 0 && p && *p; p++)
+                r = checkout_file(dir, commit, *p, err);
+        return r;
+}

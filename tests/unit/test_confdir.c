@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The configuration directory with a real git in a directory of its own.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/strv.h"
+#include "state/confdir.h"
+
+static char *top; // new for each test
+
+static int setup(void **state) {
+        char template[] = "/tmp/test_confdir.XXXXXX";
+
+        top = strdup(mkdtemp(template));
+        return top ? 0 : -1;
+}
+
+static int teardown(void **state) {
+        int r = io_remove_tree(AT_FDCWD, top);
+
+        free(top);
+        return r;
+}
+
+static ConfDir *open_or_fail(void) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        ConfDir *dir = NULL;
+
+        if (confdir_open(top, &dir, &err) < 0)
+                fail_msg("%s", err.message);
+        return dir;
+}
+
+static int commit(ConfDir *dir, const char *message, Error *err) {
+        _cleanup_close_ int pidfd = -EBADF;
+        pid_t pid;
+        int status, r = confdir_commit(dir, "alice <1000@host>", message, &pid, &pidfd, err);
+
+        if (r < 0)
+                return r;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        return confdir_commit_result(status, err);
+}
+
+static void commit_or_fail(ConfDir *dir, const char *message) {
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        if (commit(dir, message, &err) < 0)
+                fail_msg("%s", err.message);
+}
+
+static void write_or_fail(ConfDir *dir, const char *path, const char *text) {
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        if (confdir_write(dir, path, text, &err) < 0)
+                fail_msg("%s", err.message);
+}
+
+static void expect_text(ConfDir *dir, const char *path, const char *wanted) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        _cleanup_free_ char *text = NULL;
+        int r = confdir_read(dir, path, &text, &err);
+
+        if (!wanted) {
+                assert_int_equal(r, -ENOENT);
+                assert_int_equal(err.code, ERR_NOT_FOUND);
+                return;
+        }
+        assert_int_equal(r, 0);
+        assert_string_equal(text, wanted);
+}
+
+static size_t log_lines(ConfDir *dir, char ***ret) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        _cleanup_free_ char *text = NULL;
+        _cleanup_strv_ char **lines = NULL;
+
+        if (confdir_log(dir, 100, &text, &err) < 0)
+                fail_msg("%s", err.message);
+        assert_int_equal(strv_split(text, "\n", &lines), 0);
+        size_t n = strv_length(lines);
+        if (ret)
+                *ret = TAKE_PTR(lines);
+        return n;
+}
+
+static void test_history(void **state) {
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+        _cleanup_error_ Error err = ERROR_NULL;
+        _cleanup_strv_ char **lines = NULL;
+        _cleanup_free_ char *diff = NULL, *pending = NULL, *clean = NULL;
+        struct stat st;
+
+        assert_int_equal(log_lines(dir, NULL), 1);
+        write_or_fail(dir, "instances.d/a.conf", "memory = \"1GiB\";\n");
+        write_or_fail(dir, "hostd.conf", "uplink = \"auto\";\n");
+        assert_int_equal(fstatat(confdir_fd(dir), "instances.d/a.conf", &st, AT_SYMLINK_NOFOLLOW), 0);
+        assert_int_equal(st.st_mode & 07777, 0644);
+        assert_int_equal(confdir_diff(dir, NULL, &pending, &err), 0);
+        assert_non_null(strstr(pending, "+memory = \"1GiB\";"));
+        commit_or_fail(dir, "instance create a \"quoted\" $(not) `run` -- --help");
+        commit_or_fail(dir, "nothing to commit");
+        assert_int_equal(log_lines(dir, &lines), 2);
+        assert_non_null(strstr(lines[0], " alice instance create a \"quoted\" $(not) `run` -- --help"));
+        assert_int_equal(strspn(lines[0], "0123456789abcdef"), 12);
+        assert_int_equal(confdir_diff(dir, NULL, &clean, &err), 0);
+        assert_string_equal(clean, "");
+        assert_int_equal(confdir_diff(dir, "HEAD", &diff, &err), 0);
+        assert_non_null(strstr(diff, "+uplink = \"auto\";"));
+}
+
+static void test_checkout(void **state) {
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        write_or_fail(dir, "instances.d/a.conf", "one");
+        write_or_fail(dir, "policies.d/web.conf", "web");
+        commit_or_fail(dir, "first");
+        write_or_fail(dir, "instances.d/a.conf", "two");
+        write_or_fail(dir, "instances.d/b.conf", "new");
+        assert_int_equal(confdir_remove(dir, "policies.d/web.conf", &err), 0);
+        commit_or_fail(dir, "second");
+        write_or_fail(dir, "instances.d/c.conf", "not committed");
+        if (confdir_checkout(dir, "HEAD~1", &err) < 0)
+                fail_msg("%s", err.message);
+        expect_text(dir, "instances.d/a.conf", "one");
+        expect_text(dir, "policies.d/web.conf", "web");
+        expect_text(dir, "instances.d/b.conf", NULL);
+        expect_text(dir, "instances.d/c.conf", NULL);
+        assert_int_equal(log_lines(dir, NULL), 3); // no commit of its own
+        commit_or_fail(dir, "config rollback");
+        assert_int_equal(log_lines(dir, NULL), 4);
+        assert_int_equal(faccessat(confdir_fd(dir), ".git/index.lock", F_OK, 0), -1);
+}
+
+static void test_refused_revisions(void **state) {
+        static const char *const bad[] = {"", "abc", "--help", "HEAD^", "HEAD~", "HEAD~x", "HEAD~1..2", "main", "HEAD:a", "@{u}",
+                                          "ABCDEF", "0123456789012345678901234567890123456789a", "-n", "HEAD~123456"};
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+
+        for (size_t i = 0; i < ELEMENTS(bad); i++) {
+                _cleanup_error_ Error err = ERROR_NULL;
+                char *text = NULL;
+                assert_int_equal(confdir_diff(dir, bad[i], &text, &err), -EINVAL);
+                assert_string_equal(err.field, "rev");
+                assert_int_equal(confdir_checkout(dir, bad[i], NULL), -EINVAL);
+        }
+        _cleanup_error_ Error err = ERROR_NULL;
+        assert_int_equal(confdir_checkout(dir, "0123456789", &err), -ENOENT);
+        assert_int_equal(err.code, ERR_NOT_FOUND);
+        assert_int_equal(confdir_checkout(dir, "HEAD~7", NULL), -ENOENT);
+}
+
+static void test_refused_paths(void **state) {
+        static const char *const bad[] = {
+                "", "../x", "../hostd.conf", "/etc/passwd", "instances.d", "instances.d/", "instances.d/../../x", "instances.d/A.conf",
+                "instances.d/a", "instances.d/.conf", "instances.d/a.conf/b", "instances.d/sub/a.conf", "other.d/a.conf", ".git/config",
+                "instances.d//a.conf", "./hostd.conf", "hostd.conf2", "instances.d/a.conf\n", "instances.d/..conf", "instance/a.conf",
+                "instances.d.conf", "instances.d/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.conf", "instances.d/a b.conf", "i/a.conf", "/a.conf",
+        };
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+
+        for (size_t i = 0; i < ELEMENTS(bad); i++) {
+                _cleanup_error_ Error err = ERROR_NULL;
+                char *text = NULL;
+                assert_int_equal(confdir_write(dir, bad[i], "x", &err), -EINVAL);
+                assert_string_equal(err.field, "path");
+                assert_int_equal(confdir_read(dir, bad[i], &text, NULL), -EINVAL);
+                assert_int_equal(confdir_remove(dir, bad[i], NULL), -EINVAL);
+        }
+}
+
+static void test_refused_authors(void **state) {
+        static const char *const bad[] = {"", "alice", "<a@b>", " <a@b>x", "alice <a@b", "al<ice <a@b>", "alice <a<b>", "alice\n <a@b>",
+                                          "alice <a@b>\n", "alice<a@b>"};
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+        pid_t pid;
+        int pidfd;
+
+        for (size_t i = 0; i < ELEMENTS(bad); i++)
+                assert_int_equal(confdir_commit(dir, bad[i], "m", &pid, &pidfd, NULL), -EINVAL);
+        assert_int_equal(confdir_commit(dir, "a <b@c>", "two\nlines", &pid, &pidfd, NULL), -EINVAL);
+        assert_int_equal(confdir_commit(dir, "a <b@c>", "", &pid, &pidfd, NULL), -EINVAL);
+}
+
+static void touch_lock(int dir, const char *path, time_t age) {
+        struct timespec now, times[2];
+
+        assert_int_equal(io_write_atomic(dir, path, "", 0, 0600), 0);
+        clock_gettime(CLOCK_REALTIME, &now);
+        now.tv_sec -= age;
+        times[0] = times[1] = now;
+        assert_int_equal(utimensat(dir, path, times, 0), 0);
+}
+
+static void test_stale_lock(void **state) {
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail(), *again = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        write_or_fail(dir, "hostd.conf", "1");
+        touch_lock(confdir_fd(dir), ".git/index.lock", 1000);
+        touch_lock(confdir_fd(dir), ".git/HEAD.lock", 1000);
+        touch_lock(confdir_fd(dir), ".git/refs/heads/main.lock", 1000);
+        commit_or_fail(dir, "in spite of locks of the dead");
+        assert_int_equal(log_lines(dir, NULL), 2);
+        // A lock that is younger than this process may be somebody's work.
+        write_or_fail(dir, "hostd.conf", "2");
+        touch_lock(confdir_fd(dir), ".git/index.lock", -1);
+        assert_true(commit(dir, "blocked", &err) < 0);
+        assert_non_null(strstr(err.message, "git add failed"));
+        assert_int_equal(unlinkat(confdir_fd(dir), ".git/index.lock", 0), 0);
+        commit_or_fail(dir, "free again");
+        touch_lock(confdir_fd(dir), ".git/index.lock", 1000);
+        again = open_or_fail();
+        assert_int_equal(faccessat(confdir_fd(dir), ".git/index.lock", F_OK, 0), -1);
+        expect_text(again, "hostd.conf", "2");
+}
+
+// Whatever moment git is killed at, the next commit works.
+static void test_killed_git(void **state) {
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+
+        for (unsigned i = 0; i < 10; i++) {
+                _cleanup_close_ int pidfd = -EBADF;
+                _cleanup_error_ Error err = ERROR_NULL;
+                char text[16], children[64];
+                unsigned long long git = 0;
+                pid_t pid;
+                int status;
+                snprintf(text, sizeof(text), "%u", i);
+                write_or_fail(dir, "hostd.conf", text);
+                assert_int_equal(confdir_commit(dir, "a <b@c>", "killed", &pid, &pidfd, &err), 0);
+                assert_int_equal(confdir_commit(dir, "a <b@c>", "busy", &pid, &pidfd, NULL), -EBUSY);
+                usleep(i * 1500);
+                snprintf(children, sizeof(children), "/proc/%d/task/%d/children", pid, pid);
+                if (io_read_u64(AT_FDCWD, children, &git) == 0 && git > 1)
+                        (void) kill((pid_t) git, SIGKILL);
+                assert_int_equal(waitpid(pid, &status, 0), pid);
+                (void) confdir_commit_result(status, &err);
+                snprintf(text, sizeof(text), "after %u", i);
+                write_or_fail(dir, "hostd.conf", text);
+                commit_or_fail(dir, "after");
+        }
+        _cleanup_free_ char *clean = NULL;
+        assert_int_equal(confdir_diff(dir, NULL, &clean, NULL), 0);
+        assert_string_equal(clean, "");
+}
+
+static void test_links_refused(void **state) {
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail(), *none = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        char *text = NULL;
+        int fd = confdir_fd(dir);
+
+        assert_int_equal(mkdirat(fd, "elsewhere", 0755), 0);
+        assert_int_equal(unlinkat(fd, "instances.d", AT_REMOVEDIR), 0);
+        assert_int_equal(symlinkat("elsewhere", fd, "instances.d"), 0);
+        assert_true(confdir_write(dir, "instances.d/a.conf", "x", NULL) < 0);
+        assert_int_equal(faccessat(fd, "elsewhere/a.conf", F_OK, 0), -1);
+        assert_true(confdir_open(top, &none, &err) < 0);
+        assert_non_null(strstr(err.message, "instances.d is a symbolic link"));
+        assert_int_equal(symlinkat("/etc/passwd", fd, "policies.d/p.conf"), 0);
+        assert_int_equal(confdir_read(dir, "policies.d/p.conf", &text, NULL), -EINVAL);
+        // Writing replaces the link and leaves alone what it points to.
+        assert_int_equal(symlinkat("../elsewhere/victim", fd, "templates.d/t.conf"), 0);
+        assert_int_equal(io_write_atomic(fd, "elsewhere/victim", "precious", 8, 0600), 0);
+        write_or_fail(dir, "templates.d/t.conf", "new");
+        assert_int_equal(io_read_file(fd, "elsewhere/victim", 100, &text, NULL), 0);
+        assert_string_equal(text, "precious");
+        free(text);
+}
+
+// What is not ours stays out of the history, and git's own configuration cannot make git run anything.
+static void test_foreign_files(void **state) {
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+        _cleanup_free_ char *pending = NULL, *config = NULL;
+        int fd = confdir_fd(dir);
+        static const char hook[] = "#!/bin/sh\ntouch \"$(dirname \"$0\")/ran\"\n";
+
+        assert_int_equal(io_write_atomic(fd, "instances.d/.a.conf.123.tmp", "half", 4, 0644), 0);
+        assert_int_equal(io_write_atomic(fd, "instances.d/a.conf~", "backup", 6, 0644), 0);
+        assert_int_equal(io_write_atomic(fd, "secret.key", "secret", 6, 0600), 0);
+        assert_int_equal(confdir_diff(dir, NULL, &pending, NULL), 0);
+        assert_string_equal(pending, "");
+        assert_int_equal(mkdirat(fd, ".git/hooks", 0755), 0);
+        assert_int_equal(io_write_atomic(fd, ".git/hooks/pre-commit", hook, strlen(hook), 0755), 0);
+        assert_int_equal(io_write_atomic(fd, ".git/hooks/post-commit", hook, strlen(hook), 0755), 0);
+        assert_int_equal(setenv("GIT_DIR", "/nonexistent", 1), 0);
+        write_or_fail(dir, "hostd.conf", "1");
+        commit_or_fail(dir, "no hooks");
+        assert_int_equal(unsetenv("GIT_DIR"), 0);
+        assert_int_equal(faccessat(fd, ".git/hooks/ran", F_OK, 0), -1);
+        assert_int_equal(log_lines(dir, NULL), 2);
+}
+
+static void test_speed(void **state) {
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+        usec_t start, total = 0, called = 0;
+
+        for (unsigned i = 0; i < 50; i++) {
+                char path[48];
+                snprintf(path, sizeof(path), "instances.d/i%u.conf", i);
+                write_or_fail(dir, path, "memory = \"1GiB\";\n");
+        }
+        for (unsigned i = 0; i < 5; i++) {
+                _cleanup_close_ int pidfd = -EBADF;
+                char text[16];
+                pid_t pid;
+                int status;
+                snprintf(text, sizeof(text), "%u", i);
+                write_or_fail(dir, "hostd.conf", text);
+                start = clock_monotonic();
+                assert_int_equal(confdir_commit(dir, "a <b@c>", "m", &pid, &pidfd, NULL), 0);
+                called += clock_monotonic() - start;
+                assert_int_equal(waitpid(pid, &status, 0), pid);
+                total += clock_monotonic() - start;
+                assert_int_equal(confdir_commit_result(status, NULL), 0);
+        }
+        print_message("commit: %llu us in the caller, %llu us until done\n", (unsigned long long) called / 5,
+                      (unsigned long long) total / 5);
+}
+
+int main(void) {
+        if (access("/usr/bin/git", X_OK) < 0) {
+                printf("SKIP: /usr/bin/git is not installed\n");
+                return 77;
+        }
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(test_history, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_checkout, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_refused_revisions, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_refused_paths, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_refused_authors, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_stale_lock, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_killed_git, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_links_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_foreign_files, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_speed, setup, teardown),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
