@@ -105,7 +105,7 @@ static const Param params_command_list[] = {
 static const Param params_push[] = {
         FILE_PARAMS,
         {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree"},
-        {"mode", 'm', PARAM_INT, 0, .min = 0, .max = 07777, .meta = "MODE", .doc = "permissions of a single new file"},
+        {"mode", 'm', PARAM_INT, 0, .min = 0, .max = 07777, .meta = "MODE", .doc = "permissions of a single new file, octal"},
         END,
 };
 static const Param params_pull[] = {FILE_PARAMS, {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree"}, END};
@@ -267,7 +267,7 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_FILE_PUSH] = {"io.hostd.File.Push", "file push", OPERATE, MUTATES | SPECIAL, 1, params_push, .doc = "Copy a file or tree into an instance"},
         [METHOD_FILE_PULL] = {"io.hostd.File.Pull", "file pull", OPERATE, MUTATES | SPECIAL, 1, params_pull, .doc = "Copy a file or tree out of an instance"},
         [METHOD_FILE_LIST] = {"io.hostd.File.List", "file list", OPERATE, MUTATES | SPECIAL, 1, params_file_list, "files", columns_file, "List files in an instance"},
-        [METHOD_FILE_REMOVE] = {"io.hostd.File.Remove", "file rm", OPERATE, MUTATES, 0, params_file_remove, .doc = "Remove a file or tree in an instance"},
+        [METHOD_FILE_REMOVE] = {"io.hostd.File.Remove", "file rm", OPERATE, MUTATES | SPECIAL, 0, params_file_remove, .doc = "Remove a file or tree in an instance"},
         [METHOD_TEMPLATE_BUILD] = {"io.hostd.Template.Build", "template build", ADMIN, MUTATES | MORE | SPECIAL, 0, params_template_build, .doc = "Build a template from a recipe"},
         [METHOD_TEMPLATE_IMPORT] = {"io.hostd.Template.Import", "template import", ADMIN, MUTATES | MORE | SPECIAL, 1, params_template_import, .doc = "Make a template of a tarball or directory"},
         [METHOD_TEMPLATE_LIST] = {"io.hostd.Template.List", "template list", VIEW, 0, 0, params_template_list, "templates", columns_template, "List templates"},

@@ -125,3 +125,6 @@ const Method *method_get(MethodId id);
 MethodId method_from_name(const char *name); // _METHOD_INVALID if unknown
 // Types, bounds, validators, unknown and missing keys. On success the object holds just what the row allows.
 int method_check(const Method *method, const json_t *parameters, Error *err);
+const char *method_access_name(Access access); // as access_to_string(), for programs without the server
+// The interfaces of the table for org.varlink.service, for server_set_description().
+const ServerDescription *method_description(void);

@@ -13,6 +13,7 @@
 
 struct Client {
         int fd;
+        bool lost;
         FrameReader reader;
 };
 
@@ -76,6 +77,10 @@ Client *client_free(Client *client) {
 
 int client_fd(const Client *client) {
         return client->fd;
+}
+
+bool client_is_lost(const Client *client) {
+        return client->lost;
 }
 
 static int client_send_text(Client *client, const char *text, size_t size, const int *fds, size_t n_fds) {
@@ -171,8 +176,10 @@ static int client_next(Client *client, int flags, json_t **ret, Error *err) {
                 if (r > 0)
                         return client_take(&frame, ret, err);
                 ssize_t n = r < 0 ? r : frame_reader_receive(&client->reader, client->fd, flags);
-                if (n == -EAGAIN)
+                if (n == -EAGAIN) // also a time limit that the caller set on the socket
                         return -EAGAIN;
+                if (n <= 0)
+                        client->lost = true;
                 if (n == 0 || n == -ECONNRESET)
                         return error_set(err, ERR_UNAVAILABLE, "hostd closed the connection before it answered");
                 if (n < 0)

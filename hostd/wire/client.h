@@ -13,6 +13,7 @@ int client_from_fd(int fd, Client **ret, Error *err); // owned; for `hostctl std
 Client *client_free(Client *client);
 DEFINE_CLEANUP(Client, client_free)
 int client_fd(const Client *client); // for poll
+bool client_is_lost(const Client *client); // the connection broke, as opposed to an answer that is an error
 // Sends a call; fds stay the caller's. Parameters are borrowed.
 int client_send(Client *client, const char *method, json_t *parameters, bool more, const int *fds, size_t n_fds, Error *err);
 // Next reply of the call: 0 = last one, 1 = continues. An error reply becomes `err` with the same code and field.

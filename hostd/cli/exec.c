@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Exec: `exec`, `shell`, `console` and `command wait`.
+#include "cli/session.h"
+
+#define CONSOLE_ESCAPE 0x1d // ^]
+
+int command_exec(Cli *cli, Args *args) {
+        SessionOptions options = {.escape = -1};
+
+        options.tty = json_is_true(json_object_get(args->parameters, "tty")) || (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
+        if (options.tty)
+                (void) json_object_set_new(args->parameters, "tty", json_true());
+        return session_run(cli, args->method, args->parameters, &options);
+}
+
+int command_shell(Cli *cli, Args *args) {
+        SessionOptions options = {.tty = true, .escape = -1};
+
+        (void) json_object_set_new(args->parameters, "tty", json_true());
+        return session_run(cli, args->method, args->parameters, &options);
+}
+
+int command_console(Cli *cli, Args *args) {
+        SessionOptions options = {.tty = true, .escape = CONSOLE_ESCAPE};
+
+        if (isatty(STDERR_FILENO))
+                fputs("Connected; ^] ends it.\r\n", stderr);
+        return session_run(cli, args->method, args->parameters, &options);
+}
+
+int command_wait(Cli *cli, Args *args) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        json_t *reply = NULL;
+        int r = method_check(args->method, args->parameters, &err), status;
+
+        if (r >= 0)
+                r = cli_connect(cli, &err);
+        if (r >= 0)
+                r = client_send(cli->client, args->method->name, args->parameters, true, NULL, 0, &err);
+        while (r >= 0 && (r = client_receive(cli->client, &reply, &err)) == 1)
+                json_decref(reply);
+        if (r < 0) {
+                (void) cli_fail(&err, r);
+                return SESSION_EXIT_OURS;
+        }
+        status = session_exit_status(reply);
+        json_decref(reply);
+        return status;
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// File: push, pull, list and rm. Bytes go through a pipe that we made; hostd-guest opens the file inside. A tree is the stream of
+// guest/tree.h; what a guest packed is unpacked here below one directory and nowhere else.
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+#include "cli/cli.h"
+#include "cli/output.h"
+#include "guest/tree.h"
+
+typedef struct Transfer {
+        Cli *cli;
+        const Args *args;
+        bool recursive;
+        json_t *parameters; // of this one call
+} Transfer;
+
+static const char *base_name(const char *path) {
+        const char *slash = strrchr(path, '/');
+
+        return slash ? slash + 1 : path;
+}
+
+static char *trimmed(const char *path) {
+        size_t n = strlen(path);
+
+        while (n > 1 && path[n - 1] == '/')
+                n--;
+        return strndup(path, n);
+}
+
+// Sends the call with one end of a new pipe and returns ours.
+static int transfer_start(Transfer *t, bool push, int *ret_fd, Error *err) {
+        int p[2], r = method_check(t->args->method, t->parameters, err);
+
+        if (r >= 0)
+                r = cli_connect(t->cli, err);
+        if (r < 0)
+                return r;
+        (void) signal(SIGPIPE, SIG_IGN); // a refused push shows as EPIPE, and hostd says why
+        if (pipe2(p, O_CLOEXEC) < 0)
+                return error_set_errno(err, errno, "cannot make a pipe");
+        r = client_send(t->cli->client, t->args->method->name, t->parameters, false, &p[!push], 1, err);
+        (void) close_fd(p[!push]);
+        *ret_fd = p[push];
+        if (r < 0)
+                *ret_fd = close_fd(p[push]);
+        return r;
+}
+
+// hostd's sentence is better than ours where both failed.
+static int transfer_end(Transfer *t, int local, Error *local_err, Error *err) {
+        json_t *reply = NULL;
+        int r = client_receive(t->cli->client, &reply, err);
+
+        json_decref(reply);
+        if (r >= 0 && local < 0) {
+                error_move(err, local_err);
+                return local;
+        }
+        return r;
+}
+
+static int copy_bytes(int from, int to, const char *what, Error *err) {
+        _cleanup_free_ char *buf = malloc(TREE_CHUNK_MAX);
+
+        if (!buf)
+                return error_set_errno(err, ENOMEM, "%s", what);
+        for (;;) {
+                ssize_t n = read(from, buf, TREE_CHUNK_MAX);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return error_set_errno(err, errno, "cannot read %s", what);
+                if (n == 0)
+                        return 0;
+                int r = io_write_all(to, buf, (size_t) n);
+                if (r < 0)
+                        return error_set_errno(err, r, "cannot write %s", what);
+        }
+}
+
+static int push_stream(Transfer *t, const char *local, int local_fd, Error *err) {
+        _cleanup_error_ Error local_err = ERROR_NULL;
+        _cleanup_close_ int fd = -EBADF;
+        int r = transfer_start(t, true, &fd, err), skipped;
+
+        if (r < 0)
+                return r;
+        if (t->recursive)
+                r = skipped = tree_pack(local_fd, ".", fd, NULL, &local_err);
+        else
+                r = copy_bytes(local_fd, fd, local, &local_err), skipped = 0;
+        // A stream that we could not finish must not look like a whole one: first the call goes, then the pipe.
+        if (r < 0 && local_err.errnum != EPIPE) {
+                t->cli->client = client_free(t->cli->client);
+                error_move(err, &local_err);
+                return r;
+        }
+        fd = close_fd(fd);
+        r = transfer_end(t, r < 0 ? r : 0, &local_err, err);
+        if (r >= 0 && skipped > 0)
+                cli_complain("%s: %d sockets, pipes and devices were left out", local, skipped);
+        return r;
+}
+
+static int push_one(Transfer *t, const char *local, const char *path, Error *err) {
+        bool from_stdin = strcmp(local, "-") == 0;
+        _cleanup_close_ int fd = from_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+                                            : open(local, O_RDONLY | O_CLOEXEC | O_NOCTTY | (t->recursive ? O_DIRECTORY : 0));
+        struct stat st;
+
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return error_set_errno(err, errno, "cannot open %s", local);
+        if (S_ISDIR(st.st_mode) && !t->recursive)
+                return error_set(err, ERR_INVALID, "%s is a directory; add --recursive", local);
+        (void) json_object_set_new(t->parameters, "path", json_string(path));
+        if (!t->recursive && !from_stdin && !json_object_get(t->args->parameters, "mode"))
+                (void) json_object_set_new(t->parameters, "mode", json_integer(st.st_mode & 0777));
+        return push_stream(t, local, fd, err);
+}
+
+// Several, or a place that ends with a slash: each goes below it by its own name.
+static char *place_below(const char *place, const char *source, bool below) {
+        _cleanup_free_ char *name = trimmed(source), *dir = trimmed(place);
+        char *path;
+
+        if (!below || !name || !dir)
+                return strdup(place);
+        return asprintf(&path, "%s%s%s", dir, strcmp(dir, "/") == 0 ? "" : "/", base_name(name)) < 0 ? NULL : path;
+}
+
+int command_file_push(Cli *cli, Args *args) {
+        _cleanup_free_ char *name = NULL, *place = NULL;
+        size_t n = strv_length(args->words);
+        _cleanup_error_ Error err = ERROR_NULL;
+        Transfer t = {.cli = cli, .args = args, .recursive = json_is_true(json_object_get(args->parameters, "recursive"))};
+        int first = 0, r;
+
+        if (n < 2)
+                r = error_set(&err, ERR_INVALID, "usage: hostctl file push %s", args_syntax(args->method));
+        else
+                r = args_split_location(args->words[n - 1], &name, &place, &err);
+        if (r < 0)
+                return cli_fail(&err, r);
+        for (size_t i = 0; i + 1 < n; i++) {
+                _cleanup_error_ Error one = ERROR_NULL;
+                _cleanup_free_ char *path = place_below(place, args->words[i], n > 2 || place[strlen(place) - 1] == '/');
+                t.parameters = json_copy(args->parameters);
+                (void) json_object_set_new(t.parameters, "name", json_string(name));
+                r = path ? push_one(&t, args->words[i], path, &one) : -ENOMEM;
+                json_decref(t.parameters);
+                if (r < 0 && !first)
+                        first = cli_fail(&one, r);
+                else if (r < 0)
+                        (void) cli_fail(&one, r);
+        }
+        return first;
+}
+
+// The file appears whole under its name or not at all.
+static int pull_file(Transfer *t, int in, int dir, const char *local, Error *err) {
+        _cleanup_error_ Error local_err = ERROR_NULL;
+        _cleanup_free_ char *temp = NULL;
+        _cleanup_close_ int fd = -EBADF;
+        int r;
+
+        if (asprintf(&temp, ".%.200s.%d.hostctl", base_name(local), getpid()) < 0)
+                return error_set_errno(err, ENOMEM, "%s", local);
+        fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (fd < 0)
+                return error_set_errno(err, errno, "cannot write %s", local);
+        r = transfer_end(t, copy_bytes(in, fd, local, &local_err), &local_err, err);
+        if (r >= 0 && renameat(dir, temp, dir, base_name(local)) < 0)
+                r = error_set_errno(err, errno, "cannot write %s", local);
+        if (r < 0)
+                (void) unlinkat(dir, temp, 0);
+        return r;
+}
+
+static int pull_tree(Transfer *t, int in, int dir, const char *local, Error *err) {
+        _cleanup_error_ Error local_err = ERROR_NULL;
+        TreeOptions options = {.name = base_name(local), .drop_special = true};
+        int r = tree_unpack(dir, in, &options, &local_err);
+
+        return transfer_end(t, r, &local_err, err);
+}
+
+static int pull_one(Transfer *t, const char *location, const char *place, bool below, Error *err) {
+        _cleanup_free_ char *name = NULL, *path = NULL, *local = NULL, *parent = NULL;
+        _cleanup_error_ Error local_err = ERROR_NULL;
+        _cleanup_close_ int in = -EBADF, dir = -EBADF;
+        int r = args_split_location(location, &name, &path, err);
+
+        if (r < 0)
+                return r;
+        local = below ? place_below(place, path, true) : trimmed(place);
+        parent = local ? strdup(local) : NULL;
+        if (!parent)
+                return error_set_errno(err, ENOMEM, "%s", location);
+        char *slash = strrchr(parent, '/');
+        if (slash)
+                slash[slash == parent] = 0;
+        dir = open(slash ? parent : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (dir < 0)
+                return error_set_errno(err, errno, "cannot open %s", slash ? parent : ".");
+        (void) json_object_set_new(t->parameters, "name", json_string(name));
+        (void) json_object_set_new(t->parameters, "path", json_string(path));
+        r = transfer_start(t, false, &in, err);
+        if (r < 0)
+                return r;
+        if (strcmp(place, "-") == 0)
+                return transfer_end(t, copy_bytes(in, STDOUT_FILENO, "standard output", &local_err), &local_err, err);
+        return t->recursive ? pull_tree(t, in, dir, local, err) : pull_file(t, in, dir, local, err);
+}
+
+int command_file_pull(Cli *cli, Args *args) {
+        size_t n = strv_length(args->words);
+        Transfer t = {.cli = cli, .args = args, .recursive = json_is_true(json_object_get(args->parameters, "recursive"))};
+        _cleanup_error_ Error err = ERROR_NULL;
+        const char *place;
+        struct stat st;
+        bool below;
+        int first = 0;
+
+        if (n < 2)
+                return cli_fail(&err, error_set(&err, ERR_INVALID, "usage: hostctl file pull %s", args_syntax(args->method)));
+        place = args->words[n - 1];
+        if (strcmp(place, "-") == 0 && t.recursive)
+                return cli_fail(&err, error_set(&err, ERR_INVALID, "a tree cannot go to standard output; name a directory"));
+        below = n > 2 || (stat(place, &st) == 0 && S_ISDIR(st.st_mode)) || place[strlen(place) - 1] == '/';
+        for (size_t i = 0; i + 1 < n; i++) {
+                _cleanup_error_ Error one = ERROR_NULL;
+                t.parameters = json_copy(args->parameters);
+                int r = pull_one(&t, args->words[i], place, below && strcmp(place, "-") != 0, &one);
+                json_decref(t.parameters);
+                if (r < 0) {
+                        int status = cli_fail(&one, r);
+                        first = first ?: status;
+                        // A stream that was given up half-way leaves answers behind: the next one starts afresh.
+                        cli->client = client_free(cli->client);
+                }
+        }
+        return first;
+}
+
+static void mode_text(uint32_t mode, char buf[11]) {
+        static const char types[] = "?pc?d?b?-?l?s???", bits[] = "rwxrwxrwx";
+
+        buf[0] = types[mode >> 12 & 15];
+        for (int i = 0; i < 9; i++)
+                buf[i + 1] = mode & (0400u >> i) ? bits[i] : '-';
+        if (mode & 04000)
+                buf[3] = mode & 0100 ? 's' : 'S';
+        if (mode & 02000)
+                buf[6] = mode & 0010 ? 's' : 'S';
+        if (mode & 01000)
+                buf[9] = mode & 0001 ? 't' : 'T';
+        buf[10] = 0;
+}
+
+static int list_entry(const TreeEntry *entry, void *userdata) {
+        char mode[11], when[CLOCK_TEXT_MAX] = "", path[2 * TREE_PATH_MAX + 8];
+        json_t *row;
+
+        mode_text(entry->mode, mode);
+        if (entry->mtime_sec >= 0 && entry->mtime_sec < 253402300800) { // year 10000
+                clock_format((usec_t) entry->mtime_sec * USEC_PER_SEC, when);
+                memcpy(when + 19, "Z", 2); // seconds are enough
+        }
+        snprintf(path, sizeof(path), "%s%s%s", entry->path, entry->target[0] ? " -> " : "", entry->target);
+        row = json_pack("{s:s, s:I, s:I, s:I, s:s}", "mode", mode, "owner", (json_int_t) entry->uid, "group", (json_int_t) entry->gid,
+                        "size", (json_int_t) entry->size, "modified", when);
+        if (row && json_object_set_new(row, "path", json_string(path)) < 0) { // a name that is no UTF-8
+                _cleanup_free_ char *shown = valid_printable(path);
+                (void) json_object_set_new(row, "path", json_string(shown ?: "?"));
+        }
+        return json_array_append_new(userdata, row);
+}
+
+int command_file_list(Cli *cli, Args *args) {
+        _cleanup_free_ char *name = NULL, *path = NULL;
+        _cleanup_error_ Error err = ERROR_NULL, local_err = ERROR_NULL;
+        Transfer t = {.cli = cli, .args = args, .parameters = args->parameters};
+        json_t *rows = json_array(), *reply = json_pack("{s:O}", args->method->list, rows);
+        _cleanup_close_ int in = -EBADF;
+        int r;
+
+        if (strv_length(args->words) != 1)
+                r = error_set(&err, ERR_INVALID, "usage: hostctl file list %s", args_syntax(args->method));
+        else
+                r = args_split_location(args->words[0], &name, &path, &err);
+        if (r >= 0) {
+                (void) json_object_set_new(args->parameters, "name", json_string(name));
+                (void) json_object_set_new(args->parameters, "path", json_string(path));
+                r = transfer_start(&t, false, &in, &err);
+        }
+        if (r >= 0)
+                r = transfer_end(&t, tree_list_read(in, NULL, list_entry, rows, &local_err), &local_err, &err);
+        if (r >= 0)
+                r = output_reply(stdout, args->method, args->local, reply, &err);
+        json_decref(rows);
+        json_decref(reply);
+        return r < 0 ? cli_fail(&err, r) : 0;
+}
+
+int command_file_remove(Cli *cli, Args *args) {
+        int first = 0;
+
+        if (!args->words) {
+                _cleanup_error_ Error err = ERROR_NULL;
+                return cli_fail(&err, error_set(&err, ERR_INVALID, "usage: hostctl file rm %s", args_syntax(args->method)));
+        }
+        for (char **word = args->words; *word; word++) {
+                _cleanup_free_ char *name = NULL, *path = NULL;
+                _cleanup_error_ Error err = ERROR_NULL;
+                int r = args_split_location(*word, &name, &path, &err);
+                if (r >= 0) {
+                        (void) json_object_set_new(args->parameters, "name", json_string(name));
+                        (void) json_object_set_new(args->parameters, "path", json_string(path));
+                        r = cli_call(cli, args->method, args->parameters, NULL, &err);
+                }
+                if (r < 0) {
+                        int status = cli_fail(&err, r);
+                        first = first ?: status;
+                }
+        }
+        return first;
+}
