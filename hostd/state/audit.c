@@ -203,7 +203,7 @@ static int tail_parse(const char *day, const char *line, size_t size, Tail *tail
         json_int_t seq = json_integer_value(json_object_get(record, "seq"));
 
         json_decref(record);
-        if (seq < 1)
+        if (seq < 1 || seq > AUDIT_SEQ_MAX)
                 return error_set(err, ERR_CONFLICT,
                                  "%s.jsonl: the last line is not an audit record; keep the directory as evidence under another "
                                  "name and start again", day);
@@ -318,8 +318,11 @@ static int open_chain(Audit *audit, Error *err) {
         outcome = open_repair(audit, &tail, head_state, &head, err);
         if (outcome < 0)
                 return outcome;
+        // With a head on disk a full file system is no reason to stay down: the old one is still true.
         r = head_save(audit);
-        return r < 0 ? error_set_errno(err, r, "writing the audit file %s", AUDIT_HEAD) : outcome;
+        if (r < 0 && (head_state < 0 || (r != -ENOSPC && r != -EDQUOT)))
+                return error_set_errno(err, r, "writing the audit file %s", AUDIT_HEAD);
+        return outcome;
 }
 
 int audit_open(const char *directory, Audit **ret, Error *err) {

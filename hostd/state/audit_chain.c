@@ -92,7 +92,7 @@ int audit_mark_load(int dir, const char *name, AuditMark *ret, Error *err) {
                 return error_set_errno(err, r, "reading the audit file %s", name);
         object = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
         good = object && json_unpack(object, "{s:I,s:s,s:s}", "seq", &seq, "hash", &hash, "day", &day) == 0 && seq >= 0 &&
-               valid_is(VALID_DIGEST, hash) && strlen(day) < sizeof(mark.day);
+               seq <= AUDIT_SEQ_MAX && valid_is(VALID_DIGEST, hash) && strlen(day) < sizeof(mark.day);
         if (good) {
                 mark.seq = (uint64_t) seq;
                 memcpy(mark.hash, hash, sizeof(mark.hash));

@@ -9,6 +9,7 @@
 #include "state/audit.h"
 
 #define AUDIT_LINE_MAX 65536u // without the newline
+#define AUDIT_SEQ_MAX (INT64_C(1) << 53) // what JSON readers agree on; more is no number of ours
 #define AUDIT_DAY_SIZE 11     // "2026-01-31" and NUL
 #define AUDIT_HEAD "head"
 #define AUDIT_BASE "base"

@@ -9,6 +9,7 @@
 #include "base/strv.h"
 
 #define QUERY_LAST_MAX 10000
+#define QUERY_TIME_MAX (UINT64_C(253402300799) * USEC_PER_SEC) // later years have five digits and do not sort as text
 
 typedef struct Query {
         const AuditQuery *filter;
@@ -136,8 +137,8 @@ int audit_query(const char *directory, const AuditQuery *filter, AuditEach each,
         r = audit_days_load(dir, &days, err);
         if (r < 0)
                 return r;
-        clock_format(filter->since, query.since);
-        clock_format(filter->until, query.until);
+        clock_format(MIN2(filter->since, QUERY_TIME_MAX), query.since);
+        clock_format(MIN2(filter->until, QUERY_TIME_MAX), query.until);
         r = filter->last ? query_tail(&query, dir, days, err) : query_all(&query, dir, days, err);
         return r < 0 ? r : query.unreadable;
 }

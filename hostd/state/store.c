@@ -118,7 +118,7 @@ static int store_fail(sqlite3 *db, Error *err) {
         if (is_full(db, rc))
                 return error_set(err, ERR_QUOTA, "the state database cannot grow: its file system is full; nothing was changed");
         if ((rc & 0xff) == SQLITE_BUSY || (rc & 0xff) == SQLITE_LOCKED)
-                return error_set(err, ERR_BUSY, "the state database is locked by another process");
+                return error_set(err, ERR_BUSY, "the state database is in use by another process: is a second hostd running?");
         if ((rc & 0xff) == SQLITE_NOMEM)
                 return -ENOMEM;
         return error_set(err, ERR_INTERNAL, "state database: %s", sqlite3_errmsg(db));
@@ -297,7 +297,9 @@ static int store_open_one(const char *path, StoreOutcome fresh, Store **ret, Err
                 (void) sqlite3_extended_result_codes(store->db, 1);
                 (void) sqlite3_busy_timeout(store->db, STORE_BUSY_MSEC);
                 rc = sqlite3_exec(store->db,
-                                  "PRAGMA trusted_schema = OFF; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+                                  // Exclusive: a second hostd is refused, and there is no shared-memory file, so that
+                                  // opening needs no free space.
+                                  "PRAGMA trusted_schema = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
                                   "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 1048576",
                                   NULL, NULL, NULL);
         }

@@ -4,7 +4,7 @@
 // store_instance_restore() (or store_slot_retire() for leftovers without a configuration) and ends with store_rebuild_done().
 //
 // Writes are synchronous=NORMAL: never torn, but a power cut may lose the last ones. Only store_instance_add() waits for the
-// disk, because a forgotten slot would be given out twice. One connection, one thread. A full disk is ERR_QUOTA and changes
+// disk, because a forgotten slot would be given out twice. One process, one connection, one thread: a second one is ERR_BUSY. A full disk is ERR_QUOTA and changes
 // nothing.
 //
 // Slot: a small number (1..1023) that names every kernel object of an instance and gives its id range and addresses. A slot is

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -169,6 +170,45 @@ static void test_torn_only_line(void **state) {
         assert_int_equal(repairs, 1);
 }
 
+// kill -9 at any moment: what was answered for is there, and the chain goes on.
+static void test_killed_writer(void **state) {
+        uint64_t before = 0;
+
+        for (unsigned round = 0; round < 20; round++) {
+                int fds[2], status, outcome;
+                uint64_t answered = 0, records = 0;
+                Audit *a = NULL;
+                char buf[4096];
+                ssize_t n;
+                pid_t pid;
+
+                assert_int_equal(pipe(fds), 0);
+                pid = fork();
+                if (pid == 0) {
+                        AuditRecord record = {.method = "m", .result = "ok"};
+                        if (audit_open(dir, &a, NULL) < 0)
+                                _exit(1);
+                        for (;;)
+                                if (audit_append(a, &record, NULL) < 0 || write(fds[1], "", 1) != 1)
+                                        _exit(2);
+                }
+                close(fds[1]);
+                (void) usleep(3000 + 1000 * round);
+                assert_int_equal(kill(pid, SIGKILL), 0);
+                assert_int_equal(waitpid(pid, &status, 0), pid);
+                assert_true(WIFSIGNALED(status));
+                while ((n = read(fds[0], buf, sizeof(buf))) > 0)
+                        answered += (uint64_t) n;
+                close(fds[0]);
+                outcome = audit_open(dir, &a, NULL);
+                assert_true(outcome == AUDIT_OPENED || outcome == AUDIT_REPAIRED);
+                audit_close(a);
+                assert_int_equal(audit_verify(dir, &records, NULL), 0);
+                assert_true(records >= before + answered && records <= before + answered + 2);
+                before = records;
+        }
+}
+
 // In a child with a tiny file system: a record that does not fit leaves no trace, and the log goes on when there is room.
 static int fill_disk(void) {
         AuditRecord record = {.user = "root", .method = "m", .result = "ok"};
@@ -195,6 +235,13 @@ static int fill_disk(void) {
                 return 13;
         audit_close(a);
         error_done(&e);
+        fd = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        while (write(fd, junk, sizeof(junk)) > 0)
+                ;
+        close(fd);
+        if (audit_open(dir, &a, NULL) != AUDIT_OPENED) // full, but the daemon must come up
+                return 15;
+        audit_close(a);
         return audit_verify(dir, &records, NULL) < 0 || records != n + 1 ? 14 : 0;
 }
 
@@ -469,6 +516,8 @@ static void test_query(void **state) {
                 {{.method = "io.hostd.Test.Do", .target = "a", .user = "root", .result = "ok"}, 500, 1, 500},
                 {{.method = "io.hostd.Test"}, 0, 0, 0},
                 {{.target = "b"}, 0, 0, 0},
+                {{.until = USEC_INFINITY}, 500, 1, 500},
+                {{.since = USEC_INFINITY}, 0, 0, 0},
         };
         AuditQuery too_many = {.last = 10001}, all = {0};
         Seen stopped = {.stop_after = 3}, rest = {0};
@@ -494,7 +543,8 @@ static void test_query(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 DIR_TEST(test_append_and_days), DIR_TEST(test_clock_back),     DIR_TEST(test_second_writer),
-                cmocka_unit_test(test_torn),    DIR_TEST(test_torn_only_line), DIR_TEST(test_disk_full),
+                cmocka_unit_test(test_torn),    DIR_TEST(test_torn_only_line), DIR_TEST(test_killed_writer),
+                DIR_TEST(test_disk_full),
                 DIR_TEST(test_changed_bytes),   DIR_TEST(test_lines),          DIR_TEST(test_files),
                 DIR_TEST(test_truncated_tail),  DIR_TEST(test_rewritten_last), DIR_TEST(test_expire),
                 DIR_TEST(test_expire_beside_writer), DIR_TEST(test_escapes_and_cuts), DIR_TEST(test_query),

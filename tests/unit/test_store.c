@@ -333,11 +333,15 @@ static void test_corrupt(void **state) {
 }
 
 static void test_newer_and_odd(void **state) {
-        _cleanup_error_ Error e = ERROR_NULL, e2 = ERROR_NULL;
-        Store *s = NULL;
+        _cleanup_error_ Error e = ERROR_NULL, e2 = ERROR_NULL, e3 = ERROR_NULL;
+        Store *s = NULL, *second = NULL;
         struct stat st;
 
         store_close(open_store(db_path, STORE_CREATED));
+        s = open_store(db_path, STORE_CREATED);
+        assert_int_equal(store_open(db_path, &second, &e3), -EBUSY);
+        assert_non_null(strstr(e3.message, "is a second hostd running?"));
+        s = store_close(s);
         assert_int_equal(stat(db_path, &st), 0);
         assert_int_equal(st.st_mode & 07777, 0600);
         run_sql("PRAGMA user_version = 99");
@@ -356,14 +360,14 @@ static int fill_disk(void) {
         Error e = ERROR_NULL;
         char *value = NULL;
         _cleanup_free_ char *big = malloc(60001);
-        int r = 0, n = 0;
+        char key[64];
+        int r = 0, n = 0, fd;
 
         memset(big, 'v', 60000);
         big[60000] = 0;
         if (store_open(db_path, &s, NULL) < 0)
                 return 10;
         for (; r == 0 && n < 100; n++) {
-                char key[16];
                 snprintf(key, sizeof(key), "k%d", n);
                 r = store_value_set(s, key, big, &e);
         }
@@ -375,14 +379,25 @@ static int fill_disk(void) {
         if (store_open(db_path, &s, NULL) != STORE_CREATED)
                 return 13; // nothing broken
         for (int i = 0; i < n - 1; i++) {
-                char key[16];
                 snprintf(key, sizeof(key), "k%d", i);
-                free(value);
+                free(TAKE_PTR(value));
                 if (store_value_get(s, key, &value, NULL) < 0)
                         return 14;
         }
-        free(value);
+        free(TAKE_PTR(value));
         error_done(&e);
+        store_close(s);
+        // Not a byte left: the daemon must come up all the same.
+        snprintf(key, sizeof(key), "%s/ballast", dir);
+        fd = open(key, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        while (write(fd, big, 4096) > 0)
+                ;
+        close(fd);
+        if (store_open(db_path, &s, NULL) != STORE_CREATED || store_value_get(s, "k0", &value, NULL) < 0)
+                return 15;
+        if (store_value_set(s, "more", big, NULL) != -EDQUOT)
+                return 16;
+        free(value);
         store_close(s);
         return 0;
 }
