@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Helper: see helper.h.
+#include "guest/helper.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/io.h"
+#include "guest/child.h"
+
+// Children that wait for hostd are in the helper's own cgroup, which has room for few: the others queue here.
+#define HELPER_BLOCKED_MAX 24
+
+typedef enum HelperState {
+        HELPER_STATE_FREE,
+        HELPER_STATE_QUEUED,  // not forked yet
+        HELPER_STATE_BLOCKED, // said READY, waits for RELEASE
+        HELPER_STATE_RUNNING,
+        HELPER_STATE_DONE, // kept until ACK
+} HelperState;
+
+typedef struct HelperCommand {
+        HelperState state;
+        char id[GUEST_ID_MAX + 3];
+        uint64_t order;
+        Request request; // while queued
+        int fds[3];
+        pid_t pid;
+        int status;
+        bool tell_live, tell_end;
+        uint16_t end_type; // GUEST_EXITED or GUEST_FAILED, and their numbers
+        uint32_t end_value, end_flags;
+} HelperCommand;
+
+typedef struct Helper {
+        int channel, signals;
+        struct rlimit open_files;
+        HelperCommand commands[GUEST_COMMANDS_MAX];
+        unsigned n_queued, n_blocked;
+        uint64_t order;
+        bool tell_hello, gone, full; // full: the socket took no more
+        char packet[sizeof(GuestHeader) + GUEST_BODY_MAX + 1];
+} Helper;
+
+static HelperCommand *helper_find(Helper *helper, const char *id) {
+        for (size_t i = 0; i < GUEST_COMMANDS_MAX; i++)
+                if (helper->commands[i].state != HELPER_STATE_FREE && strcmp(helper->commands[i].id, id) == 0)
+                        return &helper->commands[i];
+        return NULL;
+}
+
+static HelperCommand *helper_slot(Helper *helper) {
+        for (size_t i = 0; i < GUEST_COMMANDS_MAX; i++)
+                if (helper->commands[i].state == HELPER_STATE_FREE)
+                        return &helper->commands[i];
+        return NULL;
+}
+
+static void helper_close_fds(int fds[3]) {
+        for (int i = 0; i < 3; i++)
+                fds[i] = close_fd(fds[i]);
+}
+
+static bool helper_tell(Helper *helper, GuestHeader h, const char *id) {
+        ssize_t n;
+
+        h.magic = GUEST_MAGIC;
+        h.version = GUEST_VERSION;
+        h.size = sizeof(h);
+        if (id)
+                memcpy(h.id, id, strlen(id));
+        do
+                n = send(helper->channel, &h, sizeof(h), MSG_DONTWAIT | MSG_NOSIGNAL);
+        while (n < 0 && errno == EINTR);
+        if (n < 0 && errno != EAGAIN)
+                helper->gone = true;
+        return n >= 0;
+}
+
+// Sends what is due, in the order that a new hostd relies on: LIVE and ends first, HELLO last. What does not fit stays due.
+static void helper_flush(Helper *helper) {
+        helper->full = false;
+        for (size_t i = 0; i < GUEST_COMMANDS_MAX && !helper->full; i++) {
+                HelperCommand *c = &helper->commands[i];
+                if (c->tell_live) {
+                        helper->full = !helper_tell(helper, (GuestHeader) {.type = GUEST_LIVE}, c->id);
+                        c->tell_live = helper->full;
+                }
+                if (c->tell_end && !helper->full) {
+                        GuestHeader h = {.type = c->end_type, .value = c->end_value, .flags = c->end_flags};
+                        helper->full = !helper_tell(helper, h, c->id);
+                        c->tell_end = helper->full;
+                }
+        }
+        if (helper->tell_hello && !helper->full) {
+                helper->full = !helper_tell(helper, (GuestHeader) {.type = GUEST_HELLO, .value = GUEST_VERSION}, NULL);
+                helper->tell_hello = helper->full;
+        }
+}
+
+static void helper_finish(Helper *helper, HelperCommand *c, GuestHeader end) {
+        if (c->state == HELPER_STATE_QUEUED)
+                helper->n_queued--;
+        if (c->state == HELPER_STATE_BLOCKED)
+                helper->n_blocked--;
+        request_done(&c->request);
+        helper_close_fds(c->fds);
+        c->status = close_fd(c->status);
+        c->state = HELPER_STATE_DONE;
+        c->pid = 0;
+        c->tell_live = false;
+        c->tell_end = true;
+        c->end_type = end.type;
+        c->end_value = end.value;
+        c->end_flags = end.flags;
+}
+
+static void helper_fail(Helper *helper, HelperCommand *c, int errnum) {
+        helper_finish(helper, c, (GuestHeader) {.type = GUEST_FAILED, .value = (uint32_t) abs(errnum), .flags = GUEST_STAGE_FORK});
+}
+
+// False when the fork must wait for another child to leave.
+static bool helper_fork(Helper *helper, HelperCommand *c) {
+        int pair[2];
+        pid_t pid;
+
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+                helper_fail(helper, c, errno);
+                return true;
+        }
+        pid = fork();
+        if (pid == 0) {
+                ChildSpec spec = {.request = &c->request, .channel = helper->channel, .status = pair[1], .open_files = helper->open_files};
+                (void) close(pair[0]); // or its end of file would never come
+                memcpy(spec.fds, c->fds, sizeof(spec.fds));
+                child_run(&spec);
+        }
+        int errnum = errno;
+        (void) close_fd(pair[1]);
+        if (pid < 0) {
+                (void) close_fd(pair[0]);
+                if (errnum == EAGAIN && helper->n_blocked > 0)
+                        return false;
+                helper_fail(helper, c, errnum);
+                return true;
+        }
+        c->state = HELPER_STATE_BLOCKED;
+        helper->n_queued--;
+        helper->n_blocked++;
+        c->pid = pid;
+        c->status = pair[0];
+        request_done(&c->request);
+        helper_close_fds(c->fds);
+        return true;
+}
+
+static void helper_start_queued(Helper *helper) {
+        while (helper->n_queued > 0 && helper->n_blocked < HELPER_BLOCKED_MAX) {
+                HelperCommand *first = NULL;
+                for (size_t i = 0; i < GUEST_COMMANDS_MAX; i++) {
+                        HelperCommand *c = &helper->commands[i];
+                        if (c->state == HELPER_STATE_QUEUED && (!first || c->order < first->order))
+                                first = c;
+                }
+                if (!helper_fork(helper, first))
+                        return;
+        }
+}
+
+static void helper_on_exec(Helper *helper, size_t size, int fds[3], size_t n_fds) {
+        _cleanup_(request_done) Request request = {0};
+        GuestHeader h;
+        HelperCommand *c;
+        int r = request_decode(helper->packet, size, &request);
+
+        memcpy(&h, helper->packet, sizeof(h));
+        if (n_fds == 3 && request_id_valid(h.id) && !helper_find(helper, h.id)) {
+                c = helper_slot(helper);
+                if (c) {
+                        *c = (HelperCommand) {.state = HELPER_STATE_QUEUED, .order = helper->order++, .request = request, .status = -EBADF};
+                        memcpy(c->id, h.id, GUEST_ID_MAX);
+                        memcpy(c->fds, fds, sizeof(c->fds));
+                        helper->n_queued++;
+                        request = (Request) {0};
+                        if (r < 0)
+                                helper_fail(helper, c, r);
+                        return;
+                }
+                GuestHeader full = {.type = GUEST_FAILED, .value = EAGAIN, .flags = GUEST_STAGE_FORK};
+                (void) helper_tell(helper, full, h.id);
+        }
+        for (size_t i = 0; i < n_fds; i++)
+                (void) close_fd(fds[i]);
+}
+
+static void helper_on_release(Helper *helper, HelperCommand *c, const GuestHeader *h) {
+        if (c->state != HELPER_STATE_BLOCKED)
+                return;
+        c->state = HELPER_STATE_RUNNING;
+        helper->n_blocked--;
+        (void) send(c->status, "", 1, MSG_NOSIGNAL); // a child that died meanwhile is reaped all the same
+}
+
+static void helper_on_ack(Helper *helper, HelperCommand *c, const GuestHeader *h) {
+        if (c->state == HELPER_STATE_DONE)
+                *c = (HelperCommand) {.status = -EBADF};
+}
+
+static void helper_on_signal(Helper *helper, HelperCommand *c, const GuestHeader *h) {
+        int number = (int) h->value;
+
+        if (number < 1 || number > 64)
+                return;
+        if (c->state == HELPER_STATE_QUEUED)
+                helper_fail(helper, c, ECANCELED);
+        else if (c->state == HELPER_STATE_BLOCKED)
+                (void) kill(c->pid, SIGKILL);
+        else if (c->state == HELPER_STATE_RUNNING && kill(-c->pid, number) < 0)
+                (void) kill(c->pid, number); // not yet the leader of its session. Unreaped, so the pid is its own
+}
+
+// A new hostd: what runs is told, what waits for a release of the old one is ended, what has ended is told again.
+static void helper_on_hello(Helper *helper) {
+        for (size_t i = 0; i < GUEST_COMMANDS_MAX; i++) {
+                HelperCommand *c = &helper->commands[i];
+                if (c->state == HELPER_STATE_QUEUED)
+                        helper_fail(helper, c, ECANCELED);
+                else if (c->state == HELPER_STATE_BLOCKED)
+                        (void) kill(c->pid, SIGKILL);
+                c->tell_live = c->state == HELPER_STATE_RUNNING;
+                c->tell_end = c->state == HELPER_STATE_DONE;
+        }
+        helper->tell_hello = true;
+}
+
+static void (*const helper_table[_GUEST_TYPE_MAX])(Helper *, HelperCommand *, const GuestHeader *) = {
+        [GUEST_RELEASE] = helper_on_release,
+        [GUEST_ACK] = helper_on_ack,
+        [GUEST_SIGNAL] = helper_on_signal,
+};
+
+// False when nothing is there.
+static bool helper_receive(Helper *helper) {
+        int fds[IO_FDS_MAX];
+        size_t n_fds = IO_FDS_MAX;
+        ssize_t n = io_recv_fds(helper->channel, helper->packet, sizeof(helper->packet), fds, &n_fds, MSG_DONTWAIT);
+        HelperCommand *c;
+        GuestHeader h;
+
+        if (n <= 0) {
+                helper->gone = n != -EAGAIN;
+                return false;
+        }
+        if ((size_t) n < sizeof(h))
+                h = (GuestHeader) {0};
+        else
+                memcpy(&h, helper->packet, sizeof(h));
+        if (h.magic == GUEST_MAGIC && h.version == GUEST_VERSION && h.type == GUEST_EXEC) {
+                helper_on_exec(helper, (size_t) n, fds, n_fds);
+                return true;
+        }
+        for (size_t i = 0; i < n_fds; i++)
+                (void) close_fd(fds[i]);
+        if (h.magic != GUEST_MAGIC || h.version != GUEST_VERSION || h.size != (size_t) n || h.type >= _GUEST_TYPE_MAX)
+                return true;
+        if (h.type == GUEST_HELLO)
+                helper_on_hello(helper);
+        else if (helper_table[h.type] && request_id_valid(h.id) && (c = helper_find(helper, h.id)))
+                helper_table[h.type](helper, c, &h);
+        return true;
+}
+
+static void helper_reap(Helper *helper) {
+        struct signalfd_siginfo info;
+        int wait_status;
+        pid_t pid;
+
+        while (read(helper->signals, &info, sizeof(info)) > 0)
+                ;
+        while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0)
+                for (size_t i = 0; i < GUEST_COMMANDS_MAX; i++) {
+                        HelperCommand *c = &helper->commands[i];
+                        ChildFailure failure;
+                        if (c->pid != pid || c->state == HELPER_STATE_FREE)
+                                continue;
+                        GuestHeader end = {.type = GUEST_EXITED, .value = (uint32_t) wait_status & 0xffff};
+                        if (recv(c->status, &failure, sizeof(failure), MSG_DONTWAIT) == sizeof(failure))
+                                end = (GuestHeader) {.type = GUEST_FAILED, .value = failure.errnum, .flags = failure.stage};
+                        helper_finish(helper, c, end);
+                        break;
+                }
+}
+
+static int helper_open(Helper *helper) {
+        struct rlimit raised;
+        sigset_t mask;
+
+        sigemptyset(&mask);
+        sigaddset(&mask, SIGCHLD);
+        if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0 || getrlimit(RLIMIT_NOFILE, &helper->open_files) < 0)
+                return -errno;
+        helper->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+        if (helper->signals < 0)
+                return -errno;
+        // One socket per command and three descriptors per queued one.
+        raised = helper->open_files;
+        raised.rlim_cur = raised.rlim_max;
+        (void) setrlimit(RLIMIT_NOFILE, &raised);
+        return 0;
+}
+
+int helper_run(int channel) {
+        static Helper helper; // large, and the one object of this process
+        int r;
+
+        helper.channel = channel;
+        helper.signals = -EBADF;
+        r = helper_open(&helper);
+        while (r >= 0 && !helper.gone) {
+                struct pollfd fds[] = {
+                        {.fd = channel, .events = (short) (POLLIN | (helper.full ? POLLOUT : 0))},
+                        {.fd = helper.signals, .events = POLLIN},
+                };
+                if (poll(fds, ELEMENTS(fds), -1) < 0 && errno != EINTR)
+                        r = -errno;
+                if (fds[1].revents)
+                        helper_reap(&helper);
+                for (int i = 0; i < 64 && !helper.gone && helper_receive(&helper); i++)
+                        ;
+                helper_start_queued(&helper);
+                helper_flush(&helper);
+        }
+        helper.signals = close_fd(helper.signals);
+        return r;
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// hostd-guest: the helper inside an instance. Started by hostd-instance with the channel as descriptor 3, as root of the instance.
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "guest/helper.h"
+
+#define MAIN_CHANNEL_FD 3
+
+// 0 to 3 stay occupied for ever, so that descriptors which arrive never land there.
+static int main_descriptors(void) {
+        int type = 0, null_fd;
+        socklen_t size = sizeof(type);
+
+        if (getsockopt(MAIN_CHANNEL_FD, SOL_SOCKET, SO_TYPE, &type, &size) < 0 || type != SOCK_SEQPACKET)
+                return -EBADF;
+        null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null_fd < 0)
+                return -errno;
+        for (int i = 0; i < 3; i++)
+                if (dup2(null_fd, i) < 0)
+                        return -errno;
+        if (fcntl(MAIN_CHANNEL_FD, F_SETFD, FD_CLOEXEC) < 0)
+                return -errno;
+        return syscall(SYS_close_range, MAIN_CHANNEL_FD + 1U, ~0U, 0) < 0 ? -errno : 0;
+}
+
+int main(void) {
+        int r;
+
+        // Neither the guest's users nor its root read the memory of this process or trace it.
+        (void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+        (void) prctl(PR_SET_NAME, "hostd-guest", 0, 0, 0);
+        r = main_descriptors();
+        if (r == 0)
+                r = chdir("/") < 0 ? -errno : helper_run(MAIN_CHANNEL_FD);
+        return r < 0 ? 1 : 0;
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// User: see user.h.
+#include "guest/user.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define USER_FILE_MAX (1 << 20)
+#define USER_FIELDS 7
+
+void user_done(User *user) {
+        free(user->name);
+        free(user->home);
+        free(user->shell);
+        *user = (User) {0};
+}
+
+static int user_number(const char *text, size_t size, uint32_t *ret) {
+        uint64_t n = 0;
+
+        if (size == 0 || size > 10)
+                return -EINVAL;
+        for (size_t i = 0; i < size; i++) {
+                if (text[i] < '0' || text[i] > '9')
+                        return -EINVAL;
+                n = n * 10 + (uint64_t) (text[i] - '0');
+        }
+        // The last one means "unchanged" to the set*id calls: it must never get through.
+        if (n >= UINT32_MAX)
+                return -ERANGE;
+        *ret = (uint32_t) n;
+        return 0;
+}
+
+typedef struct UserField {
+        const char *text;
+        size_t size;
+} UserField;
+
+// Splits the line at *at; moves *at behind it. Returns the number of fields (extra ones are not stored).
+static size_t user_line(const char **at, UserField fields[USER_FIELDS]) {
+        const char *p = *at, *end = strchrnul(p, '\n');
+        size_t n = 0;
+
+        *at = *end ? end + 1 : end;
+        for (;;) {
+                const char *colon = memchr(p, ':', (size_t) (end - p));
+                const char *stop = colon ?: end;
+                if (n < USER_FIELDS)
+                        fields[n] = (UserField) {p, (size_t) (stop - p)};
+                n++;
+                if (!colon)
+                        return n;
+                p = colon + 1;
+        }
+}
+
+static bool user_field_is(const UserField *field, const char *text) {
+        return field->size == strlen(text) && memcmp(field->text, text, field->size) == 0;
+}
+
+static int user_fill(User *ret, const UserField *name, const UserField *home, const UserField *shell) {
+        ret->name = strndup(name->text, name->size);
+        ret->home = strndup(home->size ? home->text : "/", home->size ?: 1);
+        ret->shell = shell->size ? strndup(shell->text, shell->size) : strdup("/bin/sh");
+        if (ret->name && ret->home && ret->shell)
+                return 0;
+        user_done(ret);
+        return -ENOMEM;
+}
+
+int user_parse_passwd(const char *text, const char *who, User *ret) {
+        UserField f[USER_FIELDS];
+        uint32_t wanted = 0, uid, gid;
+        bool number = user_number(who, strlen(who), &wanted) == 0;
+
+        for (const char *at = text; *at;) {
+                if (user_line(&at, f) != USER_FIELDS || f[0].size == 0 || user_number(f[2].text, f[2].size, &uid) < 0 ||
+                    user_number(f[3].text, f[3].size, &gid) < 0)
+                        continue; // as libc does: a line it cannot read is no user
+                if (!user_field_is(&f[0], who) && !(number && uid == wanted))
+                        continue;
+                ret->uid = uid;
+                ret->gid = gid;
+                return user_fill(ret, &f[0], &f[5], &f[6]);
+        }
+        if (!number)
+                return -ENOENT;
+        ret->uid = ret->gid = wanted;
+        int r = user_fill(ret, &(UserField) {who, strlen(who)}, &(UserField) {"/", 1}, &(UserField) {"/bin/sh", 7});
+        return r < 0 ? r : 1;
+}
+
+static bool user_listed(const UserField *members, const char *name) {
+        const char *p = members->text, *end = p + members->size;
+
+        while (p < end) {
+                const char *comma = memchr(p, ',', (size_t) (end - p));
+                UserField member = {p, (size_t) ((comma ?: end) - p)};
+                if (user_field_is(&member, name))
+                        return true;
+                p = comma ? comma + 1 : end;
+        }
+        return false;
+}
+
+static void user_add_group(User *user, gid_t gid) {
+        for (size_t i = 0; i < user->n_groups; i++)
+                if (user->groups[i] == gid)
+                        return;
+        if (user->n_groups < USER_GROUPS_MAX)
+                user->groups[user->n_groups++] = gid;
+}
+
+void user_parse_group(const char *text, User *user) {
+        UserField f[USER_FIELDS];
+        uint32_t gid;
+
+        user_add_group(user, user->gid);
+        for (const char *at = text; *at;)
+                if (user_line(&at, f) == 4 && user_number(f[2].text, f[2].size, &gid) == 0 && user_listed(&f[3], user->name))
+                        user_add_group(user, gid);
+}
+
+static int user_read(int dir, const char *name, char **ret) {
+        _cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        _cleanup_free_ char *text = NULL;
+        struct stat st;
+        size_t used = 0;
+
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return -errno;
+        if (!S_ISREG(st.st_mode))
+                return -EBADF;
+        if (st.st_size > USER_FILE_MAX)
+                return -EFBIG;
+        text = malloc(USER_FILE_MAX + 1);
+        if (!text)
+                return -ENOMEM;
+        while (used < USER_FILE_MAX) {
+                ssize_t n = read(fd, text + used, USER_FILE_MAX - used);
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return -errno;
+                if (n == 0)
+                        break;
+                used += (size_t) n;
+        }
+        text[used] = 0;
+        *ret = TAKE_PTR(text);
+        return 0;
+}
+
+int user_load(const char *etc, const char *who, User *ret) {
+        _cleanup_close_ int dir = open(etc, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        _cleanup_free_ char *passwd = NULL, *group = NULL;
+        _cleanup_(user_done) User user = {0};
+        int r;
+
+        // An instance without these files still has a root.
+        if (dir >= 0) {
+                r = user_read(dir, "passwd", &passwd);
+                if (r < 0 && r != -ENOENT)
+                        return r;
+                r = user_read(dir, "group", &group);
+                if (r < 0 && r != -ENOENT)
+                        return r;
+        }
+        if (!*who)
+                who = passwd ? "root" : "0";
+        r = user_parse_passwd(passwd ?: "", who, &user);
+        if (r == -ENOENT && strcmp(who, "root") == 0)
+                r = user_parse_passwd("root:x:0:0::/:/bin/sh\n", who, &user);
+        if (r < 0)
+                return r;
+        user_parse_group(group ?: "", &user);
+        *ret = user;
+        user = (User) {0};
+        return r;
+}
