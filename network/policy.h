@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Policy: an ordered list of rules that says what an instance may reach. This file: CIDR, protocol and port; names come with the border.
+//
+// The first rule that matches decides; no match is a denial. Three things a broad rule never opens:
+//  * the ranges that are denied by default (private, link-local and metadata, carrier NAT, documentation, multicast, v4 in v6):
+//    an allow reaches them only if its `to` is equal to or inside one of them ("10.1.0.0/16" does, "0.0.0.0/0" does not);
+//  * TCP port 25: an allow reaches it only if its `ports` has the single entry 25 ("25,465" does, "1-1024" or no ports does not);
+//  * the host's own addresses and the pools of the instances: no rule reaches them, however exact. Nothing accepts connections
+//    towards an instance yet, and the host's input chain knows no policy. policy_explain() does not know these addresses.
+// POLICY_ANY is every protocol, not only tcp, udp and icmp; POLICY_ICMP is ICMPv6 where `to` is IPv6.
 #pragma once
 
 #include <stdbool.h>
@@ -14,6 +22,8 @@ const char *policy_action_to_string(PolicyAction action);
 PolicyAction policy_action_from_string(const char *text);
 const char *policy_protocol_to_string(PolicyProtocol protocol);
 PolicyProtocol policy_protocol_from_string(const char *text);
+
+#define POLICY_RULES_MAX 4096
 
 typedef struct PolicyRule {
         PolicyAction action;

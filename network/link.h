@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Link: veths, their addresses, routes and neighbours, and the ip rules that keep forwarding closed without the firewall.
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/strv.h"
+#include "network/network.h"
+
+bool link_exists(const char *ifname);
+// Names of interfaces that begin with `prefix`.
+int link_list(const char *prefix, char ***ret);
+// Both ends down, with their MAC addresses. `ret_made`: false if the host's end was there.
+int link_create_veth(const NetworkAddress *address, bool *ret_made, Error *err);
+int link_delete(const char *ifname); // absent is success
+// Sysctls, gateway addresses, up, host routes, fixed neighbours; all can be there already.
+int link_configure_veth(const NetworkAddress *address, Error *err);
+// ip_forward and the v6 one; an uplink that lives on router advertisements keeps them.
+int link_enable_forwarding(const char *uplink, Error *err);
+
+// The rules of all slots, by the pools; rules of other pools at our preferences go.
+int link_add_base_rules(const NetworkSettings *settings, Error *err);
+int link_add_slot_rules(const char *ifname, Error *err);
+int link_delete_slot_rules(const char *ifname);
+int link_delete_all_rules(void);
+// Interfaces that our blackhole rules name; each once per family.
+int link_list_rules(char ***ret);
+bool link_base_rules_present(const NetworkSettings *settings);

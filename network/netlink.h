@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Netlink: one request, its answers, on a socket of its own: cheap enough, and no answer can be taken for another's.
+#pragma once
+
+#include <libmnl/libmnl.h>
+
+#define NETLINK_BUFFER 32768
+
+// Sends and reads until the acknowledgement or the end of the dump. `fn` (may be NULL) sees each data message; a negative
+// return of it ends the reading and is returned. 0 or -errno.
+typedef int (*NetlinkHandler)(const struct nlmsghdr *message, void *userdata);
+int netlink_talk(int bus, struct nlmsghdr *request, NetlinkHandler fn, void *userdata);

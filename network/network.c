@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Network: the object. It knows what each slot should have; ruleset.c writes it, nft.c and link.c put it there.
+//
+// Order of an attach, so that there is never a usable wire without its fence: veth (down), ip rules, chains, then addresses and up.
+// Order of a detach: wire first, fence last.
+#include "network/network.h"
+
+#include <arpa/inet.h>
+#include <linux/netfilter.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/strv.h"
+#include "base/valid.h"
+#include "network/link.h"
+#include "network/nft.h"
+#include "network/ruleset.h"
+#include "network/watch.h"
+
+#define ID_MAX 0xffffU
+
+typedef struct KnownId {
+        char digest[COMPILED_DIGEST + 1];
+        uint16_t id;
+} KnownId;
+
+typedef struct Slot {
+        uint16_t slot;
+        Compiled *compiled; // NULL until a policy was set by this process
+        KnownId *known;     // of the rules that the kernel has; survives a restart in their comments
+        size_t n_known;
+        uint32_t next_id;
+        uint64_t upload;
+} Slot;
+
+struct Network {
+        NetworkSettings settings;
+        Slot **slots;
+        size_t n_slots;
+        Watch *watch;
+};
+
+// A transaction's text in the making.
+typedef struct Script {
+        FILE *f;
+        char *text;
+        size_t size;
+} Script;
+
+static void script_done(Script *script) {
+        if (script->f)
+                (void) fclose(script->f);
+        free(script->text);
+}
+
+static int script_open(Script *script, Error *err) {
+        script->f = open_memstream(&script->text, &script->size);
+        return script->f ? 0 : error_set_errno(err, ENOMEM, "writing a ruleset");
+}
+
+static int script_apply(Script *script, const char *purpose, Error *err) {
+        FILE *f = TAKE_PTR(script->f);
+
+        if (fclose(f) != 0)
+                return error_set_errno(err, ENOMEM, "%s", purpose);
+        return nft_apply(script->text, purpose, err);
+}
+
+static Slot *slot_free(Slot *slot) {
+        if (!slot)
+                return NULL;
+        compiled_free(slot->compiled);
+        free(slot->known);
+        free(slot);
+        return NULL;
+}
+
+static Slot *slot_find(const Network *network, uint16_t number) {
+        for (size_t i = 0; i < network->n_slots; i++)
+                if (network->slots[i]->slot == number)
+                        return network->slots[i];
+        return NULL;
+}
+
+static Slot *slot_add(Network *network, uint16_t number) {
+        Slot **slots = reallocarray(network->slots, network->n_slots + 1, sizeof(Slot *));
+        Slot *slot;
+
+        if (!slots)
+                return NULL;
+        network->slots = slots;
+        slot = calloc(1, sizeof(Slot));
+        if (!slot)
+                return NULL;
+        *slot = (Slot) {.slot = number, .next_id = 1, .upload = UINT64_MAX};
+        slots[network->n_slots++] = slot;
+        return slot;
+}
+
+static void slot_remove(Network *network, uint16_t number) {
+        for (size_t i = 0; i < network->n_slots; i++)
+                if (network->slots[i]->slot == number) {
+                        slot_free(network->slots[i]);
+                        network->slots[i] = network->slots[--network->n_slots];
+                        return;
+                }
+}
+
+static bool hex_parse(const char *text, size_t digits, unsigned *ret) {
+        char part[9] = "";
+
+        if (strspn(text, "0123456789abcdef") < digits || digits > 8)
+                return false;
+        memcpy(part, text, digits);
+        *ret = (unsigned) strtoul(part, NULL, 16);
+        return true;
+}
+
+// "IIIIDDDDDDDDDDDDDDDD" is a rule's id and digest, "NNNN" (or "10000") the next id. Anything else was not written by us.
+static int slot_recover_comment(const char *comment, void *userdata) {
+        Slot *slot = userdata;
+        size_t n = strlen(comment);
+        KnownId *known;
+        unsigned id;
+
+        if ((n == 4 || n == 5) && hex_parse(comment, n, &id))
+                slot->next_id = MAX2(slot->next_id, id);
+        if (n != 4 + COMPILED_DIGEST || !hex_parse(comment, 4, &id) || strspn(comment, "0123456789abcdef") != n)
+                return 0;
+        known = reallocarray(slot->known, slot->n_known + 1, sizeof(KnownId));
+        if (!known)
+                return -ENOMEM;
+        slot->known = known;
+        known[slot->n_known].id = (uint16_t) id;
+        memcpy(known[slot->n_known++].digest, comment + 4, COMPILED_DIGEST + 1);
+        slot->next_id = MAX2(slot->next_id, id + 1);
+        return 0;
+}
+
+// Chains of slots have names "i0001_out", written by ruleset.c only.
+static bool slot_of_chain(const NftChain *chain, uint16_t *ret) {
+        unsigned number;
+
+        if (chain->family != NFPROTO_INET || strcmp(chain->table, "hostd") != 0 || chain->name[0] != 'i' || strlen(chain->name) != 9 ||
+            strcmp(chain->name + 5, "_out") != 0 || !hex_parse(chain->name + 1, 4, &number))
+                return false;
+        *ret = (uint16_t) number;
+        return true;
+}
+
+static int slot_recover(const NftChain *chain, void *userdata) {
+        Network *network = userdata;
+        uint16_t number;
+
+        if (!slot_of_chain(chain, &number) || slot_find(network, number))
+                return 0;
+        return slot_add(network, number) ? 0 : -ENOMEM;
+}
+
+static int network_recover(Network *network, Error *err) {
+        int r = nft_chains(slot_recover, network);
+
+        for (size_t i = 0; i < network->n_slots && r >= 0; i++) {
+                char chain[16];
+                (void) snprintf(chain, sizeof(chain), "i%04x_rules", network->slots[i]->slot);
+                r = nft_comments(chain, slot_recover_comment, network->slots[i]);
+                r = r == -ENOENT ? 0 : r;
+        }
+        return r < 0 ? error_set_errno(err, r, "reading the firewall") : 0;
+}
+
+static bool slot_has_device(const Network *network, uint16_t number) {
+        NetworkAddress address;
+
+        network_address(&network->settings, number, &address);
+        return link_exists(address.host_ifname);
+}
+
+// The whole of what should be there, in one transaction. `anew`: throws away what is there first.
+static int network_load(Network *network, bool anew, Error *err) {
+        _cleanup_(script_done) Script script = {0};
+        int r = script_open(&script, err);
+
+        if (r < 0)
+                return r;
+        if (anew)
+                ruleset_remove(script.f);
+        ruleset_base(script.f, &network->settings);
+        for (size_t i = 0; i < network->n_slots; i++) {
+                Slot *slot = network->slots[i];
+                ruleset_slot(script.f, &network->settings, slot->slot, slot_has_device(network, slot->slot));
+                if (slot->compiled) {
+                        ruleset_policy(script.f, slot->slot, slot->compiled, slot->next_id);
+                        ruleset_upload(script.f, slot->slot, slot->upload);
+                }
+        }
+        return script_apply(&script, "loading the firewall", err);
+}
+
+int network_restore(Network *network, Error *err) {
+        _cleanup_error_ Error first = ERROR_NULL;
+        int r = link_add_base_rules(&network->settings, err);
+
+        for (size_t i = 0; i < network->n_slots && r >= 0; i++) {
+                NetworkAddress address;
+                network_address(&network->settings, network->slots[i]->slot, &address);
+                r = link_add_slot_rules(address.host_ifname, err);
+        }
+        if (r < 0)
+                return r;
+        r = network_load(network, false, &first);
+        if (r >= 0)
+                return 0;
+        // Somebody may have left objects of our names and other types: then nothing of it is worth keeping.
+        return network_load(network, true, err);
+}
+
+static int check_settings(const NetworkSettings *settings, Error *err) {
+        uint32_t pool = ntohl(settings->ipv4_pool.s_addr);
+
+        if (settings->ipv4_prefix < 16 || settings->ipv4_prefix > 24)
+                return error_set_field(err, "network.ipv4_pool", "network.ipv4_pool needs a prefix length from 16 to 24");
+        if (settings->ipv6_prefix < 64 || settings->ipv6_prefix > 112)
+                return error_set_field(err, "network.ipv6_pool", "network.ipv6_pool needs a prefix length from 64 to 112");
+        if (pool & (UINT32_MAX >> settings->ipv4_prefix))
+                return error_set_field(err, "network.ipv4_pool", "network.ipv4_pool has bits set behind its prefix length");
+        for (unsigned i = settings->ipv6_prefix; i < 128; i++)
+                if (settings->ipv6_pool.s6_addr[i / 8] & (0x80 >> i % 8))
+                        return error_set_field(err, "network.ipv6_pool", "network.ipv6_pool has bits set behind its prefix length");
+        return settings->uplink ? valid_check(VALID_IFNAME, "network.uplink", settings->uplink, err) : 0;
+}
+
+int network_new(const NetworkSettings *settings, Network **ret, Error *err) {
+        _cleanup_(network_freep) Network *network = NULL;
+        int r = check_settings(settings, err);
+
+        if (r < 0)
+                return r;
+        network = calloc(1, sizeof(Network));
+        if (!network)
+                return error_set_errno(err, ENOMEM, "opening the network");
+        network->settings = *settings;
+        network->settings.uplink = settings->uplink ? strdup(settings->uplink) : NULL;
+        if (settings->uplink && !network->settings.uplink)
+                return error_set_errno(err, ENOMEM, "opening the network");
+        r = network_recover(network, err);
+        if (r >= 0)
+                r = network_restore(network, err);
+        if (r >= 0) // last: only with the fence up may the host forward
+                r = link_enable_forwarding(settings->uplink, err);
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(network);
+        return 0;
+}
+
+Network *network_free(Network *network) {
+        if (!network)
+                return NULL;
+        for (size_t i = 0; i < network->n_slots; i++)
+                slot_free(network->slots[i]);
+        free(network->slots);
+        watch_free(network->watch);
+        free(network->settings.uplink);
+        free(network);
+        return NULL;
+}
+
+static int check_slot(const Network *network, uint16_t slot, Error *err) {
+        // The first address is the network's, the last one the broadcast's.
+        if (slot == 0 || slot >= (1U << (32 - network->settings.ipv4_prefix)) - 1)
+                return error_set(err, ERR_QUOTA, "network slot %u is outside of the pool of %u addresses", slot,
+                                 (1U << (32 - network->settings.ipv4_prefix)) - 2);
+        return 0;
+}
+
+static int slot_load(Network *network, uint16_t number, bool device, Error *err) {
+        _cleanup_(script_done) Script script = {0};
+        int r = script_open(&script, err);
+
+        if (r < 0)
+                return r;
+        ruleset_slot(script.f, &network->settings, number, device);
+        return script_apply(&script, "adding an instance to the firewall", err);
+}
+
+int network_attach(Network *network, uint16_t number, Error *err) {
+        NetworkAddress address;
+        bool made, known = slot_find(network, number);
+        int r = check_slot(network, number, err);
+
+        if (r < 0)
+                return r;
+        network_address(&network->settings, number, &address);
+        if (!known && !slot_add(network, number))
+                return error_set_errno(err, ENOMEM, "attaching slot %u", number);
+        // Marks of an earlier owner of this slot must not be live for the new one.
+        if (!known)
+                r = nft_forget_flows((uint32_t) number << 16, 0xffff0000);
+        if (r < 0)
+                r = error_set_errno(err, r, "forgetting earlier connections of slot %u", number);
+        if (r >= 0)
+                r = link_create_veth(&address, &made, err);
+        if (r >= 0)
+                r = link_add_slot_rules(address.host_ifname, err);
+        if (r >= 0 && (made || !known))
+                r = slot_load(network, number, true, err);
+        if (r >= 0)
+                r = link_configure_veth(&address, err);
+        if (r < 0 && !known)
+                (void) network_detach(network, number, NULL); // nothing half-made stays; the first error is the one to report
+        return r;
+}
+
+int network_detach(Network *network, uint16_t number, Error *err) {
+        _cleanup_(script_done) Script script = {0};
+        NetworkAddress address;
+        int r;
+
+        network_address(&network->settings, number, &address);
+        r = link_delete(address.host_ifname);
+        if (r >= 0)
+                r = link_delete_slot_rules(address.host_ifname);
+        if (r < 0)
+                return error_set_errno(err, r, "removing the interface %s", address.host_ifname);
+        r = script_open(&script, err);
+        if (r < 0)
+                return r;
+        ruleset_slot_remove(script.f, &network->settings, number);
+        r = script_apply(&script, "removing an instance from the firewall", err);
+        if (r < 0)
+                return r;
+        r = nft_forget_flows((uint32_t) number << 16, 0xffff0000);
+        if (r < 0)
+                return error_set_errno(err, r, "forgetting the connections of slot %u", number);
+        slot_remove(network, number);
+        return 0;
+}
+
+static uint16_t known_find(const KnownId *known, size_t n, const char *digest) {
+        for (size_t i = 0; i < n; i++)
+                if (strcmp(known[i].digest, digest) == 0)
+                        return known[i].id;
+        return 0;
+}
+
+// Equal effect, equal id; else one that was never used since the slot began. When the numbers run out, the marks are forgotten
+// with their connections, once in 65535 changed rules.
+static int slot_assign(Slot *slot, Compiled *compiled, KnownId **ret, size_t *ret_n) {
+        _cleanup_free_ KnownId *known = calloc(compiled->n ?: 1, sizeof(KnownId));
+        uint32_t next = slot->next_id;
+        size_t n = 0;
+
+        if (!known)
+                return -ENOMEM;
+        for (size_t i = 0; i < compiled->n; i++) {
+                CompiledRule *rule = &compiled->rules[i];
+                if (rule->action != POLICY_ALLOW)
+                        continue;
+                rule->id = known_find(slot->known, slot->n_known, rule->digest);
+                if (rule->id == 0)
+                        rule->id = known_find(known, n, rule->digest);
+                if (rule->id == 0) {
+                        if (next > ID_MAX)
+                                return -EOVERFLOW;
+                        rule->id = (uint16_t) next++;
+                }
+                known[n].id = rule->id;
+                memcpy(known[n++].digest, rule->digest, sizeof(rule->digest));
+        }
+        slot->next_id = next;
+        *ret = TAKE_PTR(known);
+        *ret_n = n;
+        return 0;
+}
+
+static int slot_assign_or_restart(Slot *slot, Compiled *compiled, KnownId **ret, size_t *ret_n) {
+        int r = slot_assign(slot, compiled, ret, ret_n);
+
+        if (r != -EOVERFLOW)
+                return r;
+        r = nft_forget_flows((uint32_t) slot->slot << 16, 0xffff0000);
+        if (r < 0)
+                return r;
+        slot->n_known = 0;
+        slot->next_id = 1;
+        return slot_assign(slot, compiled, ret, ret_n);
+}
+
+int network_set_policy(Network *network, uint16_t number, Policy *const *policies, size_t n, Error *err) {
+        _cleanup_(compiled_freep) Compiled *compiled = NULL;
+        _cleanup_(script_done) Script script = {0};
+        _cleanup_free_ KnownId *known = NULL;
+        Slot *slot = slot_find(network, number);
+        size_t n_known;
+        int r;
+
+        if (!slot)
+                return error_set(err, ERR_NOT_FOUND, "network slot %u is not attached", number);
+        r = compiled_new(policies, n, &compiled, err);
+        if (r < 0)
+                return r;
+        r = slot_assign_or_restart(slot, compiled, &known, &n_known);
+        if (r < 0)
+                return error_set_errno(err, r, "numbering the rules of slot %u", number);
+        r = script_open(&script, err);
+        if (r < 0)
+                return r;
+        ruleset_policy(script.f, number, compiled, slot->next_id);
+        r = script_apply(&script, "replacing the policy", err);
+        if (r < 0)
+                return r;
+        compiled_free(slot->compiled);
+        free(slot->known);
+        slot->compiled = TAKE_PTR(compiled);
+        slot->known = TAKE_PTR(known);
+        slot->n_known = n_known;
+        return 0;
+}
+
+int network_set_upload(Network *network, uint16_t number, uint64_t bytes_per_second, Error *err) {
+        _cleanup_(script_done) Script script = {0};
+        Slot *slot = slot_find(network, number);
+        int r;
+
+        if (!slot)
+                return error_set(err, ERR_NOT_FOUND, "network slot %u is not attached", number);
+        r = script_open(&script, err);
+        if (r < 0)
+                return r;
+        ruleset_upload(script.f, number, bytes_per_second);
+        r = script_apply(&script, "setting the upload rate", err);
+        if (r >= 0)
+                slot->upload = bytes_per_second;
+        return r;
+}
+
+int network_counters(Network *network, uint16_t number, NetworkCounters *ret, Error *err) {
+        NetworkCounters c = {0};
+        uint64_t unused;
+        const struct { int family; const char *suffix; uint64_t *packets, *bytes; } rows[] = {
+                {NFPROTO_INET, "tx", &c.tx_packets, &c.tx_bytes},
+                {NFPROTO_INET, "rx", &c.rx_packets, &c.rx_bytes},
+                {NFPROTO_INET, "denied", &c.denied_packets, &c.denied_bytes},
+                {NFPROTO_NETDEV, "spoof", &c.spoofed_packets, &unused},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(rows); i++) {
+                char name[32];
+                (void) snprintf(name, sizeof(name), "i%04x_%s", number, rows[i].suffix);
+                int r = nft_counter(rows[i].family, name, rows[i].packets, rows[i].bytes);
+                if (r < 0)
+                        return error_set_errno(err, r, "reading the counters of network slot %u", number);
+        }
+        *ret = c;
+        return 0;
+}
+
+// One listing at a time: with several in one run, nft 1.0.6 loses the anonymous sets of all but one.
+static int dump_one(FILE *f, const char *what, Error *err) {
+        _cleanup_free_ char *command = NULL, *text = NULL;
+        int r;
+
+        if (asprintf(&command, "list %s", what) < 0)
+                return error_set_errno(err, ENOMEM, "listing the firewall");
+        r = nft_list(command, &text, err);
+        if (r >= 0)
+                fputs(text, f);
+        return r;
+}
+
+int network_dump(Network *network, uint16_t number, char **ret, Error *err) {
+        static const char *const objects[] = {
+                "chain inet hostd i%04x_out",  "chain inet hostd i%04x_rules", "chain inet hostd i%04x_in",
+                "chain inet hostd i%04x_host", "chain inet hostd i%04x_deny",  "chain inet hostd i%04x_rate",
+                "set inet hostd i%04x_live",   "chain netdev hostd i%04x",
+        };
+        size_t n = ELEMENTS(objects) - !slot_has_device(network, number);
+        _cleanup_(script_done) Script script = {0};
+        int r = script_open(&script, err);
+
+        for (size_t i = 0; i < n && r >= 0; i++) {
+                char what[64];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral" // the formats are the rows of the table above
+                (void) snprintf(what, sizeof(what), objects[i], number);
+#pragma GCC diagnostic pop
+                r = dump_one(script.f, what, err);
+        }
+        if (r < 0)
+                return r;
+        if (fclose(TAKE_PTR(script.f)) != 0)
+                return error_set_errno(err, ENOMEM, "listing the firewall");
+        *ret = TAKE_PTR(script.text);
+        return 0;
+}
+
+int network_watch_fd(Network *network) {
+        if (!network->watch) {
+                int r = watch_new(&network->watch);
+                if (r < 0)
+                        return r;
+        }
+        return watch_fd(network->watch);
+}
+
+int network_watch_dispatch(Network *network, bool *ret_lost) {
+        int fd = network_watch_fd(network);
+
+        return fd < 0 ? fd : watch_dispatch(network->watch, ret_lost);
+}
+
+int network_doctor(Network *network, char ***ret, Error *err) {
+        return network_doctor_settings(&network->settings, ret, err);
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Nft: see the header. A context of libnftables is made for each transaction: a long-lived one keeps a cache that others change.
+#include "network/nft.h"
+
+#include <arpa/inet.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/nfnetlink_conntrack.h>
+#include <libnftnl/chain.h>
+#include <libnftnl/object.h>
+#include <libnftnl/rule.h>
+#include <libnftnl/udata.h>
+#include <nftables/libnftables.h>
+#include <string.h>
+
+#include "base/strv.h"
+#include "network/netlink.h"
+
+static void nft_ctx_freep(struct nft_ctx **ctx) {
+        if (*ctx)
+                nft_ctx_free(*ctx);
+}
+
+static int run(struct nft_ctx *ctx, const char *text, const char *purpose, Error *err) {
+        const char *said;
+
+        if (!ctx || nft_ctx_buffer_error(ctx) != 0 || nft_ctx_buffer_output(ctx) != 0)
+                return error_set_errno(err, ENOMEM, "%s", purpose);
+        if (nft_run_cmd_from_buffer(ctx, text) == 0)
+                return 0;
+        said = nft_ctx_get_error_buffer(ctx);
+        return error_set(err, ERR_INTERNAL, "%s: nft refuses: %.*s", purpose, (int) strcspn(said ?: "", "\n"), said ?: "");
+}
+
+int nft_apply(const char *text, const char *purpose, Error *err) {
+        _cleanup_(nft_ctx_freep) struct nft_ctx *ctx = nft_ctx_new(NFT_CTX_DEFAULT);
+
+        return run(ctx, text, purpose, err);
+}
+
+int nft_list(const char *commands, char **ret, Error *err) {
+        _cleanup_(nft_ctx_freep) struct nft_ctx *ctx = nft_ctx_new(NFT_CTX_DEFAULT);
+        int r;
+
+        if (ctx)
+                nft_ctx_output_set_flags(ctx, NFT_CTX_OUTPUT_NUMERIC_ALL);
+        r = run(ctx, commands, "listing the firewall", err);
+        if (r < 0)
+                return r;
+        *ret = strdup(nft_ctx_get_output_buffer(ctx) ?: "");
+        return *ret ? 0 : error_set_errno(err, ENOMEM, "listing the firewall");
+}
+
+static struct nlmsghdr *request_new(char *buffer, unsigned subsystem, unsigned type, int family) {
+        struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
+        struct nfgenmsg *generic;
+
+        message->nlmsg_type = (uint16_t) (subsystem << 8 | type);
+        message->nlmsg_flags = NLM_F_REQUEST;
+        generic = mnl_nlmsg_put_extra_header(message, sizeof(*generic));
+        generic->nfgen_family = (uint8_t) family;
+        generic->version = NFNETLINK_V0;
+        return message;
+}
+
+typedef struct CounterValue { uint64_t packets, bytes; bool found; } CounterValue;
+
+static int counter_read(const struct nlmsghdr *message, void *userdata) {
+        CounterValue *value = userdata;
+        struct nftnl_obj *object = nftnl_obj_alloc();
+
+        if (!object)
+                return -ENOMEM;
+        if (nftnl_obj_nlmsg_parse(message, object) >= 0) {
+                value->packets = nftnl_obj_get_u64(object, NFTNL_OBJ_CTR_PKTS);
+                value->bytes = nftnl_obj_get_u64(object, NFTNL_OBJ_CTR_BYTES);
+                value->found = true;
+        }
+        nftnl_obj_free(object);
+        return 0;
+}
+
+int nft_counter(int family, const char *name, uint64_t *ret_packets, uint64_t *ret_bytes) {
+        char buffer[1024];
+        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETOBJ, family);
+        CounterValue value = {0};
+        int r;
+
+        message->nlmsg_flags |= NLM_F_ACK;
+        mnl_attr_put_strz(message, NFTA_OBJ_TABLE, "hostd");
+        mnl_attr_put_strz(message, NFTA_OBJ_NAME, name);
+        mnl_attr_put_u32(message, NFTA_OBJ_TYPE, htonl(NFT_OBJECT_COUNTER));
+        r = netlink_talk(NETLINK_NETFILTER, message, counter_read, &value);
+        if (r < 0)
+                return r;
+        if (!value.found)
+                return -ENOENT;
+        *ret_packets = value.packets;
+        *ret_bytes = value.bytes;
+        return 0;
+}
+
+typedef struct ChainVisit { NftChainHandler fn; void *userdata; } ChainVisit;
+
+static int chain_read(const struct nlmsghdr *message, void *userdata) {
+        ChainVisit *visit = userdata;
+        struct nftnl_chain *chain = nftnl_chain_alloc();
+        NftChain seen = {0};
+        int r = 0;
+
+        if (!chain)
+                return -ENOMEM;
+        if (nftnl_chain_nlmsg_parse(message, chain) >= 0) {
+                seen.family = (int) nftnl_chain_get_u32(chain, NFTNL_CHAIN_FAMILY);
+                seen.table = nftnl_chain_get_str(chain, NFTNL_CHAIN_TABLE);
+                seen.name = nftnl_chain_get_str(chain, NFTNL_CHAIN_NAME);
+                if (nftnl_chain_is_set(chain, NFTNL_CHAIN_HOOKNUM)) {
+                        seen.type = nftnl_chain_get_str(chain, NFTNL_CHAIN_TYPE);
+                        seen.hook = nftnl_chain_get_u32(chain, NFTNL_CHAIN_HOOKNUM);
+                        seen.policy = nftnl_chain_get_u32(chain, NFTNL_CHAIN_POLICY);
+                }
+                r = visit->fn(&seen, visit->userdata);
+        }
+        nftnl_chain_free(chain);
+        return r;
+}
+
+int nft_chains(NftChainHandler fn, void *userdata) {
+        char buffer[1024];
+        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETCHAIN, NFPROTO_UNSPEC);
+        ChainVisit visit = {fn, userdata};
+
+        message->nlmsg_flags |= NLM_F_DUMP;
+        return netlink_talk(NETLINK_NETFILTER, message, chain_read, &visit);
+}
+
+typedef struct CommentVisit { NftCommentHandler fn; void *userdata; } CommentVisit;
+
+static int comment_find(const struct nftnl_udata *attr, void *userdata) {
+        const char **comment = userdata;
+        const char *value = nftnl_udata_get(attr);
+        uint8_t size = nftnl_udata_len(attr);
+
+        // Type 0 is the comment in nft's own layout of user data, a string with its NUL.
+        if (nftnl_udata_type(attr) == NFTNL_UDATA_RULE_COMMENT && size > 0 && value[size - 1] == 0)
+                *comment = value;
+        return 0;
+}
+
+static int comment_read(const struct nlmsghdr *message, void *userdata) {
+        CommentVisit *visit = userdata;
+        struct nftnl_rule *rule = nftnl_rule_alloc();
+        const char *comment = NULL;
+        int r = 0;
+
+        if (!rule)
+                return -ENOMEM;
+        if (nftnl_rule_nlmsg_parse(message, rule) >= 0 && nftnl_rule_is_set(rule, NFTNL_RULE_USERDATA)) {
+                uint32_t size;
+                const void *data = nftnl_rule_get_data(rule, NFTNL_RULE_USERDATA, &size);
+                (void) nftnl_udata_parse(data, size, comment_find, &comment);
+                if (comment)
+                        r = visit->fn(comment, visit->userdata);
+        }
+        nftnl_rule_free(rule);
+        return r;
+}
+
+int nft_comments(const char *chain, NftCommentHandler fn, void *userdata) {
+        char buffer[1024];
+        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETRULE, NFPROTO_INET);
+        CommentVisit visit = {fn, userdata};
+
+        message->nlmsg_flags |= NLM_F_DUMP;
+        mnl_attr_put_strz(message, NFTA_RULE_TABLE, "hostd");
+        mnl_attr_put_strz(message, NFTA_RULE_CHAIN, chain);
+        return netlink_talk(NETLINK_NETFILTER, message, comment_read, &visit);
+}
+
+static int generation_read(const struct nlmsghdr *message, void *userdata) {
+        struct nlattr *attr;
+
+        mnl_attr_for_each(attr, message, sizeof(struct nfgenmsg))
+                if (mnl_attr_get_type(attr) == NFTA_GEN_PROC_PID)
+                        *(uint32_t *) userdata = ntohl(mnl_attr_get_u32(attr));
+        return 0;
+}
+
+int nft_own_pid(uint32_t *ret) {
+        char buffer[256];
+        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETGEN, NFPROTO_UNSPEC);
+
+        *ret = 0;
+        message->nlmsg_flags |= NLM_F_ACK;
+        return netlink_talk(NETLINK_NETFILTER, message, generation_read, ret);
+}
+
+int nft_forget_flows(uint32_t mark, uint32_t mask) {
+        char buffer[256];
+        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE, AF_UNSPEC);
+
+        message->nlmsg_flags |= NLM_F_ACK;
+        mnl_attr_put_u32(message, CTA_MARK, htonl(mark));
+        mnl_attr_put_u32(message, CTA_MARK_MASK, htonl(mask));
+        return netlink_talk(NETLINK_NETFILTER, message, NULL, NULL);
+}
+
+typedef struct NameVisit { char ***names; uint16_t attribute; } NameVisit;
+
+// Attribute 1 is the table's name in each of these messages.
+static int name_read(const struct nlmsghdr *message, void *userdata) {
+        NameVisit *visit = userdata;
+        const char *table = NULL, *name = NULL;
+        struct nlattr *attr;
+
+        mnl_attr_for_each(attr, message, sizeof(struct nfgenmsg)) {
+                if (mnl_attr_get_type(attr) == NFTA_SET_TABLE)
+                        table = mnl_attr_get_str(attr);
+                if (mnl_attr_get_type(attr) == visit->attribute)
+                        name = mnl_attr_get_str(attr);
+        }
+        return table && name && strcmp(table, "hostd") == 0 ? strv_append(visit->names, name) : 0;
+}
+
+int nft_names(char ***names) {
+        static const struct { unsigned type; uint16_t attribute; } kinds[] = {
+                {NFT_MSG_GETCHAIN, NFTA_CHAIN_NAME}, {NFT_MSG_GETSET, NFTA_SET_NAME}, {NFT_MSG_GETOBJ, NFTA_OBJ_NAME},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(kinds); i++) {
+                char buffer[256];
+                struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, kinds[i].type, NFPROTO_UNSPEC);
+                NameVisit visit = {names, kinds[i].attribute};
+                message->nlmsg_flags |= NLM_F_DUMP;
+                int r = netlink_talk(NETLINK_NETFILTER, message, name_read, &visit);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}

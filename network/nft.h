@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Nft: transactions of text through libnftables, and the few reads that are asked of the kernel directly.
+//
+// libnftables reads sets, chains and objects of every table before a command (not foreign elements or rules), so single objects
+// are read by libnftnl, which costs the same whatever else is loaded.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+// One transaction: all of it or nothing. `purpose` begins the error's sentence.
+int nft_apply(const char *text, const char *purpose, Error *err);
+// Output of list commands.
+int nft_list(const char *commands, char **ret, Error *err);
+
+// -ENOENT if there is no such counter.
+int nft_counter(int family, const char *name, uint64_t *ret_packets, uint64_t *ret_bytes);
+
+typedef struct NftChain {
+        int family;
+        const char *table, *name, *type; // type: NULL for a regular chain
+        uint32_t hook, policy;           // NF_INET_*, NF_DROP or NF_ACCEPT
+} NftChain;
+typedef int (*NftChainHandler)(const NftChain *chain, void *userdata);
+// All chains of all tables; rules and elements are not touched.
+int nft_chains(NftChainHandler fn, void *userdata);
+// Comments of the rules of one chain of `inet hostd`.
+typedef int (*NftCommentHandler)(const char *comment, void *userdata);
+int nft_comments(const char *chain, NftCommentHandler fn, void *userdata);
+// What the kernel calls this process in its notices (differs from getpid() in a pid namespace).
+int nft_own_pid(uint32_t *ret);
+// Forgets connections whose mark has these bits.
+int nft_forget_flows(uint32_t mark, uint32_t mask);
+
+// Appends the names of all chains, sets and objects in tables named hostd.
+int nft_names(char ***names);

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Ruleset: the whole firewall of hostd as text, written from numbers only.
+//
+// Three things carry the security here, and each depends on order:
+//  * netdev chain per veth first (exact MAC, exact addresses), then the inet chain `spoof`, which alone sets the routing mark;
+//  * the admitting rule writes (slot << 16 | id) into the conntrack mark, and established traffic passes only while that mark is
+//    in the slot's live set. A mark that is of this slot but not live is judged again by the present rules, in both directions,
+//    which is why rules match the original tuple ("ct original") and not the packet: an unaffected flow loses no packet, a
+//    revoked one is cut by its next packet from either side;
+//  * RELATED is never judged by the rules: an ICMP error carries its parent's conntrack entry, and an icmp rule would otherwise
+//    give a revoked TCP flow a live mark again.
+// Everything that is not a veth of ours passes untouched: the chains accept by default and drop by interface.
+#include "network/ruleset.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#define RULE(f, chain, ...) (fprintf(f, "add rule inet hostd %s ", chain), fprintf(f, __VA_ARGS__), (void) fputc('\n', f))
+
+
+static void chain_new(FILE *f, const char *chain) {
+        fprintf(f, "add chain inet hostd %s\nflush chain inet hostd %s\n", chain, chain);
+}
+
+static void base_chain(FILE *f, const char *chain, const char *hook) {
+        fprintf(f, "add chain inet hostd %s { %s; policy accept; }\nflush chain inet hostd %s\n", chain, hook, chain);
+}
+
+static void deny_set(FILE *f, const char *set, int family) {
+        fprintf(f, "add set inet hostd %s { type %s; flags interval; }\nflush set inet hostd %s\nadd element inet hostd %s { ", set,
+                family == AF_INET ? "ipv4_addr" : "ipv6_addr", set, set);
+        for (const char *const *p = denied_ranges(family); *p; p++)
+                fprintf(f, "%s%s", p == denied_ranges(family) ? "" : ", ", *p);
+        fprintf(f, " }\n");
+}
+
+typedef struct Pools { char four[CIDR_TEXT_MAX], six[CIDR_TEXT_MAX]; } Pools;
+
+static Pools pools_format(const NetworkSettings *settings) {
+        Cidr four = {.family = AF_INET, .prefix = settings->ipv4_prefix};
+        Cidr six = {.family = AF_INET6, .prefix = settings->ipv6_prefix};
+        Pools pools;
+
+        memcpy(four.bytes, &settings->ipv4_pool, sizeof(settings->ipv4_pool));
+        memcpy(six.bytes, &settings->ipv6_pool, sizeof(settings->ipv6_pool));
+        cidr_format(&four, pools.four, sizeof(pools.four));
+        cidr_format(&six, pools.six, sizeof(pools.six));
+        return pools;
+}
+
+static void base_spoof(FILE *f) {
+        base_chain(f, "spoof", "type filter hook prerouting priority -300");
+        RULE(f, "spoof", "iifname != \"" HOST_PREFIX "*\" accept");
+        RULE(f, "spoof", "iifname . ip saddr @src4 meta mark set meta mark or 0x%x accept", ROUTE_MARK);
+        RULE(f, "spoof", "iifname . ip6 saddr @src6 meta mark set meta mark or 0x%x accept", ROUTE_MARK);
+        // Neighbour discovery ends on the host: it gets no mark and so cannot be forwarded.
+        RULE(f, "spoof", "ip6 saddr { ::, fe80::/10 } icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } ip6 hoplimit 255 accept");
+        RULE(f, "spoof", "counter drop");
+}
+
+// Behind the NAT of replies (-100): only then is it known that a packet goes to an instance.
+static void base_return(FILE *f, const Pools *pools) {
+        base_chain(f, "returning", "type filter hook prerouting priority -90");
+        RULE(f, "returning", "iifname \"" HOST_PREFIX "*\" accept");
+        RULE(f, "returning", "ip daddr %s meta mark set meta mark or 0x%x", pools->four, ROUTE_MARK);
+        RULE(f, "returning", "ip6 daddr %s meta mark set meta mark or 0x%x", pools->six, ROUTE_MARK);
+}
+
+static void base_filter(FILE *f) {
+        base_chain(f, "input", "type filter hook input priority 0");
+        RULE(f, "input", "iifname != \"" HOST_PREFIX "*\" accept");
+        RULE(f, "input", "iifname vmap @host_v");
+        RULE(f, "input", "counter drop");
+        base_chain(f, "forward", "type filter hook forward priority 0");
+        RULE(f, "forward", "iifname \"" HOST_PREFIX "*\" ct state invalid counter drop");
+        RULE(f, "forward", "oifname \"" HOST_PREFIX "*\" ct state invalid counter drop");
+        RULE(f, "forward", "iifname vmap @out_v");
+        RULE(f, "forward", "iifname \"" HOST_PREFIX "*\" counter drop");
+        RULE(f, "forward", "oifname vmap @in_v");
+        RULE(f, "forward", "oifname \"" HOST_PREFIX "*\" counter drop");
+}
+
+static void base_nat(FILE *f, const NetworkSettings *settings, const Pools *pools) {
+        char out[64] = "oifname != \"" HOST_PREFIX "*\"";
+
+        if (settings->uplink)
+                (void) snprintf(out, sizeof(out), "oifname \"%s\"", settings->uplink); // VALID_IFNAME, checked in network_new()
+        base_chain(f, "nat", "type nat hook postrouting priority 100");
+        RULE(f, "nat", "ip saddr %s %s masquerade", pools->four, out);
+        if (settings->ipv6_nat)
+                RULE(f, "nat", "ip6 saddr %s %s masquerade", pools->six, out);
+}
+
+void ruleset_base(FILE *f, const NetworkSettings *settings) {
+        Pools pools = pools_format(settings);
+
+        fprintf(f, "add table inet hostd\nadd table netdev hostd\n");
+        deny_set(f, "deny4", AF_INET);
+        deny_set(f, "deny6", AF_INET6);
+        fprintf(f, "add set inet hostd src4 { type ifname . ipv4_addr; }\nadd set inet hostd src6 { type ifname . ipv6_addr; }\n");
+        fprintf(f, "add map inet hostd out_v { type ifname : verdict; }\nadd map inet hostd in_v { type ifname : verdict; }\n"
+                   "add map inet hostd host_v { type ifname : verdict; }\n");
+        base_spoof(f);
+        base_return(f, &pools);
+        base_filter(f);
+        base_nat(f, settings, &pools);
+}
+
+typedef struct SlotText { // everything of one slot that is printed, ready
+        uint16_t slot;
+        NetworkAddress address;
+        char stem[8], four[INET_ADDRSTRLEN], six[INET6_ADDRSTRLEN], local[INET6_ADDRSTRLEN], mac[18];
+        char out[16], in[16], host[16], deny[16], rules[16], rate[16];
+} SlotText;
+
+static SlotText slot_text(const NetworkSettings *settings, uint16_t slot) {
+        SlotText t = {.slot = slot};
+        const unsigned char *m = t.address.mac;
+        struct in6_addr local = {.s6_addr = {0xfe, 0x80}};
+
+        network_address(settings, slot, &t.address);
+        (void) inet_ntop(AF_INET, &t.address.ipv4, t.four, sizeof(t.four));
+        (void) inet_ntop(AF_INET6, &t.address.ipv6, t.six, sizeof(t.six));
+        (void) snprintf(t.mac, sizeof(t.mac), "%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5]);
+        // EUI-64: the link-local address that the kernel gives a device with this MAC.
+        memcpy(&local.s6_addr[8], (unsigned char[]) {m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]}, 8);
+        (void) inet_ntop(AF_INET6, &local, t.local, sizeof(t.local));
+        (void) snprintf(t.stem, sizeof(t.stem), "i%04x", slot);
+        (void) snprintf(t.out, sizeof(t.out), "%s_out", t.stem);
+        (void) snprintf(t.in, sizeof(t.in), "%s_in", t.stem);
+        (void) snprintf(t.host, sizeof(t.host), "%s_host", t.stem);
+        (void) snprintf(t.deny, sizeof(t.deny), "%s_deny", t.stem);
+        (void) snprintf(t.rules, sizeof(t.rules), "%s_rules", t.stem);
+        (void) snprintf(t.rate, sizeof(t.rate), "%s_rate", t.stem);
+        return t;
+}
+
+static void slot_objects(FILE *f, const SlotText *t) {
+        static const char *const counters[] = {"tx", "rx", "denied"};
+
+        fprintf(f, "add set inet hostd %s_live { type mark; }\n", t->stem);
+        for (size_t i = 0; i < ELEMENTS(counters); i++)
+                fprintf(f, "add counter inet hostd %s_%s\n", t->stem, counters[i]);
+        fprintf(f, "add counter netdev hostd %s_spoof\n", t->stem);
+        fprintf(f, "add chain inet hostd %s\nadd chain inet hostd %s\n", t->rules, t->rate);
+}
+
+static void slot_deny(FILE *f, const SlotText *t) {
+        chain_new(f, t->deny);
+        RULE(f, t->deny, "counter name %s_denied", t->stem);
+        RULE(f, t->deny, "limit rate 20/second burst 20 packets log prefix \"hostd:%04x:deny \" group %d", t->slot, LOG_GROUP);
+        // An ICMP error is a soft error for a connecting TCP, which would retry for a minute.
+        RULE(f, t->deny, "meta l4proto tcp reject with tcp reset");
+        RULE(f, t->deny, "reject with icmpx admin-prohibited");
+}
+
+static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t) {
+        Pools pools = pools_format(settings);
+
+        chain_new(f, t->out);
+        RULE(f, t->out, "counter name %s_tx", t->stem);
+        RULE(f, t->out, "jump %s", t->rate);
+        RULE(f, t->out, "ct state established ct mark @%s_live accept", t->stem);
+        RULE(f, t->out, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_live accept", t->stem);
+        RULE(f, t->out, "ct state != { new, established } goto %s", t->deny);
+        RULE(f, t->out, "ct state established ct mark and 0xffff0000 != 0x%04x0000 goto %s", t->slot, t->deny);
+        // A connection that the kernel does not know is not picked up in its middle: it was never judged.
+        RULE(f, t->out, "ct state new meta l4proto tcp tcp flags & (fin|syn|rst|ack) != syn goto %s", t->deny);
+        RULE(f, t->out, "oifname \"" HOST_PREFIX "*\" goto %s", t->deny);
+        RULE(f, t->out, "fib daddr type { local, broadcast, multicast, anycast } goto %s", t->deny);
+        RULE(f, t->out, "ip daddr %s goto %s", pools.four, t->deny);
+        RULE(f, t->out, "ip6 daddr %s goto %s", pools.six, t->deny);
+        // The host's conntrack table is shared: one scanning instance must not fill it for the others.
+        RULE(f, t->out, "ct state new ct mark 0 limit rate over 1000/second burst 2000 packets goto %s", t->deny);
+        RULE(f, t->out, "jump %s", t->rules);
+        RULE(f, t->out, "goto %s", t->deny);
+}
+
+static void slot_in(FILE *f, const SlotText *t) {
+        chain_new(f, t->in);
+        RULE(f, t->in, "counter name %s_rx", t->stem);
+        RULE(f, t->in, "ct state established ct mark @%s_live accept", t->stem);
+        RULE(f, t->in, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_live accept", t->stem);
+        RULE(f, t->in, "ct state established ct direction reply ct mark and 0xffff0000 == 0x%04x0000 jump %s", t->slot, t->rules);
+        // Admitted once, not any more: tell the other end as well.
+        RULE(f, t->in, "ct state established ct direction reply ct mark and 0xffff0000 == 0x%04x0000 meta l4proto tcp reject with tcp reset",
+             t->slot);
+        RULE(f, t->in, "counter drop");
+}
+
+static void slot_host(FILE *f, const SlotText *t) {
+        chain_new(f, t->host);
+        RULE(f, t->host, "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept");
+        RULE(f, t->host, "icmp type echo-request limit rate 5/second accept");
+        RULE(f, t->host, "icmpv6 type echo-request limit rate 5/second accept");
+        // Answers to what the host itself began (previews, health checks).
+        RULE(f, t->host, "ct state established ct direction reply accept");
+        RULE(f, t->host, "ct state related ct direction reply meta l4proto { icmp, ipv6-icmp } accept");
+        RULE(f, t->host, "fib daddr type { broadcast, multicast } drop");
+        RULE(f, t->host, "goto %s", t->deny);
+}
+
+static void slot_elements(FILE *f, const SlotText *t, const char *verb) {
+        const char *ifname = t->address.host_ifname;
+
+        fprintf(f, "%s element inet hostd src4 { \"%s\" . %s }\n", verb, ifname, t->four);
+        fprintf(f, "%s element inet hostd src6 { \"%s\" . %s }\n", verb, ifname, t->six);
+        fprintf(f, "%s element inet hostd out_v { \"%s\" : goto %s }\n", verb, ifname, t->out);
+        fprintf(f, "%s element inet hostd in_v { \"%s\" : goto %s }\n", verb, ifname, t->in);
+        fprintf(f, "%s element inet hostd host_v { \"%s\" : goto %s }\n", verb, ifname, t->host);
+}
+
+// The device's own gate. Ranges of frames that are noise of an honest guest (MLD, router solicitations) are dropped without
+// being counted as an attempt to spoof.
+static void slot_netdev(FILE *f, const SlotText *t) {
+        char rule[64], spoof[64];
+
+        (void) snprintf(rule, sizeof(rule), "add rule netdev hostd %s", t->stem);
+        (void) snprintf(spoof, sizeof(spoof), "counter name %s_spoof drop", t->stem);
+        // Without its hook the chain may have outlived an earlier device of this name: a new one is hooked for certain.
+        fprintf(f, "add chain netdev hostd %s\ndelete chain netdev hostd %s\n", t->stem, t->stem);
+        fprintf(f, "add chain netdev hostd %s { type filter hook ingress device \"%s\" priority -500; policy drop; }\n", t->stem,
+                t->address.host_ifname);
+        fprintf(f, "%s ether type { 8021q, 8021ad } %s\n", rule, spoof);
+        fprintf(f, "%s ether saddr != %s %s\n", rule, t->mac, spoof);
+        fprintf(f, "%s arp htype 1 arp ptype ip arp hlen 6 arp plen 4 arp operation { request, reply } arp saddr ether %s arp saddr ip %s limit rate 20/second accept\n",
+                rule, t->mac, t->four);
+        fprintf(f, "%s ip saddr %s accept\n", rule, t->four);
+        fprintf(f, "%s icmpv6 type { nd-router-advert, nd-redirect } %s\n", rule, spoof);
+        fprintf(f, "%s ip6 saddr %s accept\n", rule, t->six);
+        fprintf(f, "%s ip6 saddr %s icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } ip6 hoplimit 255 limit rate 20/second accept\n",
+                rule, t->local);
+        fprintf(f, "%s ip6 saddr :: icmpv6 type nd-neighbor-solicit ip6 hoplimit 255 limit rate 5/second accept\n", rule);
+        fprintf(f, "%s ip6 saddr { ::, %s } drop\n", rule, t->local);
+        fprintf(f, "%s %s\n", rule, spoof);
+}
+
+void ruleset_slot(FILE *f, const NetworkSettings *settings, uint16_t slot, bool device) {
+        SlotText t = slot_text(settings, slot);
+
+        slot_objects(f, &t);
+        slot_deny(f, &t);
+        slot_out(f, settings, &t);
+        slot_in(f, &t);
+        slot_host(f, &t);
+        if (device)
+                slot_netdev(f, &t);
+        slot_elements(f, &t, "add");
+}
+
+void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot) {
+        SlotText t = slot_text(settings, slot);
+        const char *const chains[] = {t.out, t.in, t.host, t.rules, t.rate, t.deny};
+        static const char *const counters[] = {"tx", "rx", "denied"};
+
+        // nft of Debian 12 has no "destroy": what may be absent is added first.
+        slot_objects(f, &t);
+        for (size_t i = 0; i < ELEMENTS(chains); i++)
+                chain_new(f, chains[i]);
+        slot_elements(f, &t, "add");
+        slot_elements(f, &t, "delete");
+        for (size_t i = 0; i < ELEMENTS(chains); i++)
+                fprintf(f, "delete chain inet hostd %s\n", chains[i]);
+        fprintf(f, "delete set inet hostd %s_live\n", t.stem);
+        for (size_t i = 0; i < ELEMENTS(counters); i++)
+                fprintf(f, "delete counter inet hostd %s_%s\n", t.stem, counters[i]);
+        fprintf(f, "add chain netdev hostd %s\ndelete chain netdev hostd %s\n", t.stem, t.stem);
+        fprintf(f, "delete counter netdev hostd %s_spoof\n", t.stem);
+}
+
+static void policy_match(FILE *f, uint16_t slot, const CompiledRule *rule, const char *protocol) {
+        bool four = rule->to.family == AF_INET;
+        const char *key = four ? "ip" : "ip6";
+        char cidr[CIDR_TEXT_MAX];
+
+        fprintf(f, "add rule inet hostd i%04x_rules meta nfproto ipv%d", slot, four ? 4 : 6);
+        if (rule->to.prefix > 0)
+                fprintf(f, " ct original %s daddr %s", key, cidr_format(&rule->to, cidr, sizeof(cidr)));
+        if (rule->spare_denied)
+                fprintf(f, " ct original %s daddr != @deny%d", key, four ? 4 : 6);
+        fprintf(f, "%s", protocol);
+}
+
+static void policy_verdict(FILE *f, uint16_t slot, const CompiledRule *rule) {
+        if (rule->action == POLICY_ALLOW)
+                fprintf(f, " ct mark set 0x%04x%04x accept comment \"%04x%s\"\n", slot, rule->id, rule->id, rule->digest);
+        else
+                fprintf(f, " goto i%04x_deny\n", slot);
+}
+
+static void policy_rule(FILE *f, uint16_t slot, const CompiledRule *rule) {
+        bool four = rule->to.family == AF_INET;
+        const char *protocols[_POLICY_PROTOCOL_MAX] = {
+                [POLICY_ANY] = "", [POLICY_TCP] = " meta l4proto tcp", [POLICY_UDP] = " meta l4proto udp",
+                [POLICY_ICMP] = four ? " meta l4proto icmp" : " meta l4proto ipv6-icmp",
+        };
+        const char *protocol = protocols[rule->protocol];
+
+        if (rule->spare_smtp && rule->n_ports == 0) {
+                policy_match(f, slot, rule, " meta l4proto tcp");
+                fprintf(f, " ct original proto-dst != %d", SMTP_PORT);
+                policy_verdict(f, slot, rule);
+                if (rule->protocol == POLICY_TCP)
+                        return;
+                protocol = " meta l4proto != tcp"; // the other half of "any"
+        }
+        // One rule for each range, and no anonymous set: libnftables reads every set there is before each transaction.
+        for (size_t i = 0; i < MAX2(rule->n_ports, (size_t) 1); i++) {
+                const PortRange *range = rule->n_ports ? &rule->ports[i] : NULL;
+                policy_match(f, slot, rule, protocol);
+                if (range && range->first == range->last)
+                        fprintf(f, " ct original proto-dst %u", range->first);
+                else if (range)
+                        fprintf(f, " ct original proto-dst %u-%u", range->first, range->last);
+                if (range && rule->spare_smtp && range->first <= SMTP_PORT && range->last >= SMTP_PORT)
+                        fprintf(f, " ct original proto-dst != %d", SMTP_PORT);
+                policy_verdict(f, slot, rule);
+        }
+}
+
+void ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t next_id) {
+        const char *separator = "";
+
+        fprintf(f, "flush chain inet hostd i%04x_rules\nflush set inet hostd i%04x_live\n", slot, slot);
+        for (size_t i = 0; i < compiled->n; i++)
+                policy_rule(f, slot, &compiled->rules[i]);
+        // Matches nothing that matters and decides nothing: it is where the kernel keeps the next id for the next hostd.
+        fprintf(f, "add rule inet hostd i%04x_rules ct mark 0 comment \"%04x\"\n", slot, next_id);
+        for (size_t i = 0; i < compiled->n; i++)
+                if (compiled->rules[i].action == POLICY_ALLOW) {
+                        if (!*separator)
+                                fprintf(f, "add element inet hostd i%04x_live { ", slot);
+                        fprintf(f, "%s0x%04x%04x", separator, slot, compiled->rules[i].id);
+                        separator = ", ";
+                }
+        if (*separator)
+                fprintf(f, " }\n");
+}
+
+// Policing, not shaping. Redirecting a veth's ingress to an IFB would shape, but the packet that comes back from the IFB skips the
+// netdev ingress hook: the gate against spoofing would be gone. The burst is a quarter of a second, so that TCP gets near the rate.
+void ruleset_upload(FILE *f, uint16_t slot, uint64_t bytes_per_second) {
+        uint64_t burst = MIN2(MAX2(bytes_per_second / 4, (uint64_t) 256 * 1024), (uint64_t) UINT32_MAX);
+
+        fprintf(f, "flush chain inet hostd i%04x_rate\n", slot);
+        if (bytes_per_second != UINT64_MAX)
+                fprintf(f, "add rule inet hostd i%04x_rate limit rate over %llu bytes/second burst %llu bytes drop\n", slot,
+                        (unsigned long long) MAX2(bytes_per_second, 1), (unsigned long long) burst);
+}
+
+void ruleset_remove(FILE *f) {
+        fprintf(f, "add table inet hostd\ndelete table inet hostd\nadd table netdev hostd\ndelete table netdev hostd\n");
+}

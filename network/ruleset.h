@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Ruleset: writes nft text from typed values. Pure: nothing here looks at the machine, so golden tests see all of it.
+#pragma once
+
+#include <stdio.h>
+
+#include "network/compile.h"
+#include "network/network.h"
+
+#define HOST_PREFIX "hv"   // host ends of the veths; the rules match "hv*"
+#define PEER_PREFIX "hp"
+#define ROUTE_MARK 0x100   // set by the chains that have checked a packet; without it the ip rules blackhole
+#define LOG_GROUP 10
+#define GATEWAY4 "169.254.0.1"
+#define GATEWAY6 "fe80::1"
+
+// Tables, sets, maps and base chains; all can be there already and keep what they hold.
+void ruleset_base(FILE *f, const NetworkSettings *settings);
+// Chains, sets, counters and map elements of one slot; its policy, live set and rate are left as they are. `device`: also the
+// netdev chain, made anew (the veth must exist).
+void ruleset_slot(FILE *f, const NetworkSettings *settings, uint16_t slot, bool device);
+void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot);
+// Replaces the rules and the live set. Ids must have been assigned; `next_id` is kept for the next hostd.
+void ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t next_id);
+void ruleset_upload(FILE *f, uint16_t slot, uint64_t bytes_per_second);
+// Removes both tables, present or not.
+void ruleset_remove(FILE *f);
+
+// inspect.c: network_doctor() without the object.
+int network_doctor_settings(const NetworkSettings *settings, char ***ret, Error *err);

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Driver: calls of libnetwork from a script. Reads one command a line from stdin and answers "ok …" or "error …" on one line, so
+// that a test is in charge of time. The object lives until the end of input: another process is a restarted hostd.
+#include <arpa/inet.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/strv.h"
+#include "network/network.h"
+
+static Network *network;
+static NetworkSettings settings = {.ipv4_prefix = 16, .ipv6_prefix = 64};
+
+static unsigned number(const char *text) {
+        return (unsigned) strtoul(text, NULL, 0);
+}
+
+static int do_new(char **a, Error *err) {
+        settings.uplink = strcmp(a[1], "-") == 0 ? NULL : a[1];
+        settings.ipv6_nat = strcmp(a[2], "nat") == 0;
+        return network_new(&settings, &network, err);
+}
+
+static int do_attach(char **a, Error *err) {
+        return network_attach(network, (uint16_t) number(a[1]), err);
+}
+
+static int do_detach(char **a, Error *err) {
+        return network_detach(network, (uint16_t) number(a[1]), err);
+}
+
+// policy SLOT [action/to/prefix/protocol/ports]…, "-" for no ports
+static int do_policy(char **a, Error *err) {
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        int r = policy_new("test", &policy);
+
+        for (char **p = a + 2; r >= 0 && *p; p++) {
+                _cleanup_strv_ char **f = NULL;
+                PolicyRule rule = {0};
+                r = strv_split(*p, "@", &f);
+                if (r < 0 || strv_length(f) != 4)
+                        return -EINVAL;
+                rule.action = policy_action_from_string(f[0]);
+                rule.to = strdup(f[1]);
+                rule.protocol = policy_protocol_from_string(f[2]);
+                rule.ports = strcmp(f[3], "-") == 0 ? NULL : strdup(f[3]);
+                r = policy_add(policy, &rule, err);
+                policy_rule_done(&rule);
+        }
+        return r < 0 ? r : network_set_policy(network, (uint16_t) number(a[1]), &policy, 1, err);
+}
+
+// many SLOT N: N rules for distinct addresses
+static int do_many(char **a, Error *err) {
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        int r = policy_new("many", &policy);
+
+        for (unsigned i = 0; r >= 0 && i < number(a[2]); i++) {
+                PolicyRule rule = {.action = POLICY_ALLOW, .protocol = POLICY_TCP, .ports = strdup("80,443")};
+                if (asprintf(&rule.to, "93.%u.%u.%u/32", number(a[1]), i / 250, i % 250 + 1) < 0)
+                        return -ENOMEM;
+                r = policy_add(policy, &rule, err);
+                policy_rule_done(&rule);
+        }
+        return r < 0 ? r : network_set_policy(network, (uint16_t) number(a[1]), &policy, 1, err);
+}
+
+static int do_upload(char **a, Error *err) {
+        return network_set_upload(network, (uint16_t) number(a[1]), strcmp(a[2], "max") == 0 ? UINT64_MAX : number(a[2]), err);
+}
+
+static int do_counters(char **a, Error *err) {
+        NetworkCounters c;
+        int r = network_counters(network, (uint16_t) number(a[1]), &c, err);
+
+        if (r >= 0)
+                printf("tx=%lu rx=%lu denied=%lu spoofed=%lu ", c.tx_packets, c.rx_packets, c.denied_packets, c.spoofed_packets);
+        return r;
+}
+
+static int do_dump(char **a, Error *err) {
+        _cleanup_free_ char *text = NULL;
+        int r = network_dump(network, (uint16_t) number(a[1]), &text, err);
+
+        for (char *p = text; r >= 0 && *p; p++)
+                putchar(*p == '\n' ? '|' : *p);
+        return r;
+}
+
+static int print_list(char **list) {
+        for (char **p = list; p && *p; p++)
+                printf("[%s] ", *p);
+        return 0;
+}
+
+static int do_leaks(char **a, Error *err) {
+        _cleanup_strv_ char **list = NULL;
+        uint16_t live[16];
+        size_t n = 0;
+        int r;
+
+        for (char **p = a + 1; *p && n < 16; p++)
+                live[n++] = (uint16_t) number(*p);
+        r = network_leaks(network, live, n, &list, err);
+        return r < 0 ? r : print_list(list);
+}
+
+static int do_doctor(char **a, Error *err) {
+        _cleanup_strv_ char **list = NULL;
+        int r = network_doctor(network, &list, err);
+
+        return r < 0 ? r : print_list(list);
+}
+
+// watch MS: waits at most so long; restores if the table was touched, and says how long that took.
+static int do_watch(char **a, Error *err) {
+        struct pollfd p = {.fd = network_watch_fd(network), .events = POLLIN};
+        usec_t end = clock_monotonic() + number(a[1]) * USEC_PER_MSEC;
+        bool lost = false;
+        int r = p.fd < 0 ? p.fd : 0;
+
+        while (r >= 0 && !lost && clock_monotonic() < end)
+                if (poll(&p, 1, 10) > 0)
+                        r = network_watch_dispatch(network, &lost);
+        if (r < 0 || !lost)
+                return printf("lost=no "), r;
+        printf("lost=yes ");
+        return network_restore(network, err);
+}
+
+static int do_restore(char **a, Error *err) {
+        return network_restore(network, err);
+}
+
+static int do_remove(char **a, Error *err) {
+        return network_remove_all(err);
+}
+
+static int do_uplink(char **a, Error *err) {
+        _cleanup_free_ char *name = NULL;
+        int r = network_find_uplink(&name);
+
+        printf("uplink=%s ", name ?: "-");
+        return r;
+}
+
+static const struct { const char *word; int (*fn)(char **a, Error *err); size_t arguments; } commands[] = {
+        {"new", do_new, 2},           {"attach", do_attach, 1}, {"detach", do_detach, 1},   {"policy", do_policy, 1},
+        {"many", do_many, 2},         {"upload", do_upload, 2}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
+        {"leaks", do_leaks, 0},       {"doctor", do_doctor, 0}, {"watch", do_watch, 1},     {"restore", do_restore, 0},
+        {"remove-all", do_remove, 0}, {"uplink", do_uplink, 0},
+};
+
+static void run_line(char *line) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        _cleanup_strv_ char **a = NULL;
+        usec_t start;
+        int r = strv_split(line, " \n", &a);
+
+        if (r < 0 || strv_length(a) == 0)
+                return;
+        start = clock_monotonic();
+        r = -ENOSYS;
+        for (size_t i = 0; i < ELEMENTS(commands); i++)
+                if (strcmp(commands[i].word, a[0]) == 0 && strv_length(a) > commands[i].arguments)
+                        r = commands[i].fn(a, &err);
+        if (r < 0)
+                printf("error %s", error_message(&err, r));
+        else
+                printf("ok %lu us", (unsigned long) (clock_monotonic() - start));
+        printf("\n");
+        (void) fflush(stdout);
+}
+
+int main(void) {
+        char *line = NULL;
+        size_t size = 0;
+
+        (void) inet_pton(AF_INET, "10.99.0.0", &settings.ipv4_pool);
+        (void) inet_pton(AF_INET6, "2a01:4f8:1:1::", &settings.ipv6_pool);
+        while (getline(&line, &size, stdin) > 0)
+                run_line(line);
+        free(line);
+        network = network_free(network);
+        return 0;
+}
