@@ -177,6 +177,7 @@ static const Sysctl veth_sysctls[] = {
         {"ipv4", "send_redirects", "0", false},
         {"ipv4", "accept_source_route", "0", true},
         {"ipv4", "rp_filter", "1", true},
+        {"ipv4", "src_valid_mark", "1", true}, // the reverse lookup must see the mark too, else rule 92 makes each source invalid
         {"ipv4", "arp_ignore", "1", true},     // answers for the gateway address only, not for the host's others
         {"ipv4", "proxy_arp", "0", true},
         {"ipv4", "forwarding", "1", true},

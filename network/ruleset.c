@@ -338,14 +338,13 @@ void ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t n
 }
 
 // Policing, not shaping. Redirecting a veth's ingress to an IFB would shape, but the packet that comes back from the IFB skips the
-// netdev ingress hook: the gate against spoofing would be gone. The burst is a quarter of a second, so that TCP gets near the rate.
+// netdev ingress hook: the gate against spoofing would be gone. The kernel's bucket for a byte rate holds one second of the rate
+// plus `burst`, so after a pause up to that much goes out at once. The burst must hold one GSO packet of 64 KiB.
 void ruleset_upload(FILE *f, uint16_t slot, uint64_t bytes_per_second) {
-        uint64_t burst = MIN2(MAX2(bytes_per_second / 4, (uint64_t) 256 * 1024), (uint64_t) UINT32_MAX);
-
         fprintf(f, "flush chain inet hostd i%04x_rate\n", slot);
         if (bytes_per_second != UINT64_MAX)
-                fprintf(f, "add rule inet hostd i%04x_rate limit rate over %llu bytes/second burst %llu bytes drop\n", slot,
-                        (unsigned long long) MAX2(bytes_per_second, 1), (unsigned long long) burst);
+                fprintf(f, "add rule inet hostd i%04x_rate limit rate over %llu bytes/second burst 131072 bytes drop\n", slot,
+                        (unsigned long long) MAX2(bytes_per_second, 1));
 }
 
 void ruleset_remove(FILE *f) {

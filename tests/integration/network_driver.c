@@ -31,12 +31,12 @@ static int do_detach(char **a, Error *err) {
         return network_detach(network, (uint16_t) number(a[1]), err);
 }
 
-// policy SLOT [action/to/prefix/protocol/ports]…, "-" for no ports
-static int do_policy(char **a, Error *err) {
+// Rules "ACTION@CIDR@PROTOCOL@PORTS", with "-" for no ports.
+static int read_policy(char **words, Policy **ret, Error *err) {
         _cleanup_(policy_freep) Policy *policy = NULL;
         int r = policy_new("test", &policy);
 
-        for (char **p = a + 2; r >= 0 && *p; p++) {
+        for (char **p = words; r >= 0 && *p; p++) {
                 _cleanup_strv_ char **f = NULL;
                 PolicyRule rule = {0};
                 r = strv_split(*p, "@", &f);
@@ -49,7 +49,30 @@ static int do_policy(char **a, Error *err) {
                 r = policy_add(policy, &rule, err);
                 policy_rule_done(&rule);
         }
+        if (r >= 0)
+                *ret = TAKE_PTR(policy);
+        return r;
+}
+
+static int do_policy(char **a, Error *err) {
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        int r = read_policy(a + 2, &policy, err);
+
         return r < 0 ? r : network_set_policy(network, (uint16_t) number(a[1]), &policy, 1, err);
+}
+
+// explain ADDRESS PROTOCOL PORT RULE…
+static int do_explain(char **a, Error *err) {
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        PolicyProbe probe = {a[1], policy_protocol_from_string(a[2]), (uint16_t) number(a[3])};
+        PolicyAction action;
+        int index, r = read_policy(a + 4, &policy, err);
+
+        if (r >= 0)
+                r = policy_explain(&policy, 1, &probe, &action, &index, err);
+        if (r >= 0)
+                printf("%s rule=%d ", policy_action_to_string(action), index);
+        return r;
 }
 
 // many SLOT N: N rules for distinct addresses
@@ -151,6 +174,7 @@ static const struct { const char *word; int (*fn)(char **a, Error *err); size_t 
         {"many", do_many, 2},         {"upload", do_upload, 2}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
         {"leaks", do_leaks, 0},       {"doctor", do_doctor, 0}, {"watch", do_watch, 1},     {"restore", do_restore, 0},
         {"remove-all", do_remove, 0}, {"uplink", do_uplink, 0},
+        {"explain", do_explain, 3},
 };
 
 static void run_line(char *line) {
