@@ -59,6 +59,7 @@ void plan_note_crash(unsigned *attempts, usec_t *window, usec_t now) {
         ++*attempts;
 }
 
+// The window is fixed and not sliding; the back-off before its end keeps any ten minutes below the maximum (see the test).
 static bool crashing(const PlanObserved *o, usec_t now) {
         return o->attempts >= PLAN_CRASH_MAX && now < o->window + PLAN_CRASH_WINDOW;
 }
@@ -72,6 +73,9 @@ usec_t plan_restart_due(const PlanObserved *o) {
 }
 
 // ---- building the list ----
+//
+// Names are compared pairwise. With the at most 1023 slots of a host that is a millisecond or two, and a host with a handful of
+// instances never notices; an index would be more code than all the rules.
 
 // Room for the most that one object can add is made once, so that no rule has to fail.
 #define PLAN_PER_OBJECT 8
@@ -80,10 +84,12 @@ static void plan_add(Plan *plan, PlanKind kind, const PlanObserved *o, int64_t o
         plan->actions[plan->n++] = (PlanAction) {.kind = kind, .name = o->name, .slot = o->slot, .order = order};
 }
 
+// In the future by at least a tick, or a late caller would spin.
 static void look_at(usec_t *next, usec_t when, usec_t now) {
         *next = MIN2(*next, MAX2(when, now + 1));
 }
 
+// NULL for what nobody configured.
 static const PlanDesired *find_desired(const PlanInput *in, const char *name) {
         for (size_t i = 0; i < in->n_desired; i++)
                 if (strcmp(in->desired[i].name, name) == 0)
@@ -105,6 +111,8 @@ static bool is_main(const PlanInput *in, const PlanObserved *o) {
         return main_one == o;
 }
 
+// Strangers get no further than the report. Network, policy and limits come before a stop: a stop may take minutes, and a revoked
+// permission must not wait for it. What is starting or stopping is left alone, its own path applies everything.
 static void plan_active(const PlanInput *in, const PlanObserved *o, const PlanDesired *d, Plan *plan) {
         bool known = d && o->state != PLAN_STATE_UNKNOWN;
         int64_t order = d ? d->order : 0;
@@ -142,6 +150,7 @@ static void plan_down(const PlanInput *in, const PlanObserved *o, const PlanDesi
         look_at(next, plan_restart_due(o), in->now);
 }
 
+// Total: (kind, order, name, slot) is unique, so the same facts always give the same list.
 static int compare_actions(const void *va, const void *vb) {
         const PlanAction *a = va, *b = vb;
         int r = (a->kind > b->kind) - (a->kind < b->kind);

@@ -17,6 +17,7 @@
 #define AUDIT_DETAIL_START 24576 // of a cut detail's text; its quotes may double it, and a line holds 64 KiB
 #define AUDIT_REPAIR "io.hostd.Audit.Repair"
 
+// `mark` and `size` describe what is on disk and answered for; both move only after fdatasync().
 struct Audit {
         int dir;  // also holds the writer's lock
         int file; // of mark.day
@@ -73,6 +74,8 @@ static json_t *text_value(const char *text, bool *cut) {
         return json_stringn(text, n);
 }
 
+// What is left of a detail that does not fit: how large it was, and its beginning as text. Cutting is safe anywhere, because the
+// dumped text is ASCII.
 static json_t *detail_cut(const json_t *detail) {
         _cleanup_free_ char *text = detail ? dump_ascii(detail) : NULL;
         size_t size = text ? strlen(text) : 0;
@@ -81,6 +84,7 @@ static json_t *detail_cut(const json_t *detail) {
                          (size_t) MIN2(size, AUDIT_DETAIL_START));
 }
 
+// Keys in the order of audit.h: people read these files with less(1).
 static char *line_format(const AuditMark *mark, const AuditRecord *record, usec_t now, json_t *detail) {
         char when[CLOCK_TEXT_MAX];
         bool cut = false;
@@ -130,6 +134,7 @@ static int file_open(Audit *audit, const char *day, Error *err) {
         return 0;
 }
 
+// After the records it vouches for are on disk, never before: a head that is ahead of the days would cry loss after a crash.
 static int head_save(Audit *audit) {
         int r = audit_mark_save(audit->dir, AUDIT_HEAD, &audit->mark);
 
@@ -138,6 +143,7 @@ static int head_save(Audit *audit) {
         return r;
 }
 
+// One write for line and newline, so that the torn state is rare and always at the end.
 static int line_write(Audit *audit, const char *line, size_t size, Error *err) {
         _cleanup_free_ char *with_newline = malloc(size + 1);
         int r;
@@ -191,6 +197,7 @@ int audit_append(Audit *audit, const AuditRecord *record, Error *err) {
 
 // ---- opening ----
 
+// What the end of the log looked like at open.
 typedef struct Tail {
         bool found; // a whole line
         off_t cut;  // bytes of a torn one
@@ -198,6 +205,7 @@ typedef struct Tail {
         char torn_hash[DIGEST_TEXT_MAX];
 } Tail;
 
+// The last line decides where the chain goes on, so it must be a record: a new record behind garbage would hide the garbage.
 static int tail_parse(const char *day, const char *line, size_t size, Tail *tail, Error *err) {
         json_t *record = size <= AUDIT_LINE_MAX ? audit_record_parse(line, size) : NULL;
         json_int_t seq = json_integer_value(json_object_get(record, "seq"));
@@ -273,6 +281,8 @@ static int repair_append(Audit *audit, const char *result, json_t *detail, Error
         return r;
 }
 
+// The loss is written into the chain before the head is renewed: afterwards only the record tells of it. Its result is
+// "Conflict", so that `audit query` finds it.
 static int open_repair(Audit *audit, const Tail *tail, int head_state, const AuditMark *head, Error *err) {
         bool behind = head_state == 0 && head->seq > audit->mark.seq;
         bool other = head_state == 0 && head->seq == audit->mark.seq && strcmp(head->hash, audit->mark.hash) != 0;
@@ -294,6 +304,7 @@ static int open_repair(Audit *audit, const Tail *tail, int head_state, const Aud
         return r < 0 ? r : lost ? AUDIT_LOST : tail->cut > 0 ? AUDIT_REPAIRED : AUDIT_OPENED;
 }
 
+// Costs the end of one file however long the log is; walking the whole chain is audit_verify()'s business.
 static int open_chain(Audit *audit, Error *err) {
         _cleanup_strv_ char **days = NULL;
         Tail tail = {0};
@@ -326,12 +337,12 @@ static int open_chain(Audit *audit, Error *err) {
 }
 
 int audit_open(const char *directory, Audit **ret, Error *err) {
-        _cleanup_(audit_closep) Audit *audit = malloc(sizeof(Audit));
+        _cleanup_(audit_closep) Audit *audit = calloc(1, sizeof(Audit));
         int r;
 
         if (!audit)
                 return -ENOMEM;
-        *audit = (Audit) {.dir = -EBADF, .file = -EBADF};
+        audit->dir = audit->file = -EBADF;
         r = io_mkdir_p(AT_FDCWD, directory, 0700);
         if (r < 0)
                 return error_set_errno(err, r, "making the audit directory %s", directory);

@@ -22,17 +22,19 @@ int audit_directory_open(const char *directory, Error *err) {
         return fd >= 0 ? fd : error_set_errno(err, errno, "opening the audit directory %s", directory);
 }
 
+// Only names of this shape are days: editors' backups and the two marks lie in the same directory.
 static bool day_valid(const char *name) {
         static const char shape[] = "dddd-dd-dd" AUDIT_SUFFIX;
 
         if (strlen(name) != sizeof(shape) - 1)
                 return false;
         for (size_t i = 0; shape[i]; i++)
-                if (shape[i] == 'd' && i < 10 ? name[i] < '0' || name[i] > '9' : name[i] != shape[i])
+                if (i < 10 && shape[i] == 'd' ? name[i] < '0' || name[i] > '9' : name[i] != shape[i])
                         return false;
         return true;
 }
 
+// A link or FIFO in place of a day would let somebody else choose what is read, or block the reader for ever.
 int audit_day_open(int dir, const char *day, int flags, Error *err) {
         char name[32];
         struct stat st;
@@ -78,6 +80,7 @@ int audit_days_load(int dir, char ***ret_days, Error *err) {
 
 // ---- marks ----
 
+// Strict: a mark that is half right would turn every later comparison into a guess.
 int audit_mark_load(int dir, const char *name, AuditMark *ret, Error *err) {
         _cleanup_free_ char *text = NULL;
         const char *hash = NULL, *day = NULL;
@@ -103,6 +106,7 @@ int audit_mark_load(int dir, const char *name, AuditMark *ret, Error *err) {
         return good ? 0 : error_set(err, ERR_CONFLICT, "%s: does not hold the number and hash of a record", name);
 }
 
+// No jansson: the writer must be able to save a mark when memory is short.
 int audit_mark_save(int dir, const char *name, const AuditMark *mark) {
         char text[160];
         int n = snprintf(text, sizeof(text), "{\"seq\":%llu,\"hash\":\"%s\",\"day\":\"%s\"}\n", (unsigned long long) mark->seq,
@@ -139,6 +143,7 @@ static ssize_t reader_fill(AuditReader *reader) {
         return n;
 }
 
+// `seen` keeps the search linear: a long line that comes in pieces is not searched from its beginning again.
 int audit_reader_next(AuditReader *reader) {
         size_t seen = 0;
 
@@ -170,6 +175,7 @@ int audit_reader_next(AuditReader *reader) {
 
 // ---- the chain ----
 
+// The keys on which the chain and the filters rest. Duplicate keys are refused: two readers might each believe another one.
 json_t *audit_record_parse(const char *line, size_t size) {
         json_t *record = json_loadb(line, size, JSON_REJECT_DUPLICATES, NULL);
 
@@ -181,6 +187,7 @@ json_t *audit_record_parse(const char *line, size_t size) {
         return NULL;
 }
 
+// The hash first: it is what tampering changes, and its sentence is the more helpful one.
 const char *audit_chain_step(AuditMark *mark, const char *line, size_t size) {
         json_t *record = audit_record_parse(line, size);
         const char *why = NULL;
@@ -284,6 +291,7 @@ int audit_verify(const char *directory, uint64_t *ret_records, Error *err) {
 
 // ---- expiry ----
 
+// Days since 1970; names were checked for their shape, and a date that does not exist only shifts by a day or two.
 static int64_t day_number(const char *day) {
         struct tm tm = {0};
 
@@ -294,6 +302,7 @@ static int64_t day_number(const char *day) {
         return timegm(&tm) / 86400;
 }
 
+// Oldest first, so that what a crash leaves is still a run of days without a hole.
 static int expire_remove(int dir, char *const *days, size_t n, Error *err) {
         for (size_t i = 0; i < n; i++) {
                 char name[32];
@@ -333,7 +342,7 @@ int audit_expire(const char *directory, uint64_t keep_days, Error *err) {
                 r = audit_mark_save(dir, AUDIT_BASE, &mark);
         if (r < 0)
                 return error_set_errno(err, r, "writing the audit file %s", AUDIT_BASE);
-        while (old < n && strcmp(days[old], mark.day) <= 0)
+        while (old + 1 < n && strcmp(days[old], mark.day) <= 0)
                 old++; // left over by a crash
         r = old > 0 ? expire_remove(dir, days, old, err) : 0;
         return r < 0 ? r : (int) old;

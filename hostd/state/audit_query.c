@@ -22,6 +22,7 @@ typedef struct Query {
         int unreadable;
 } Query;
 
+// Exact: a filter that matched parts would find "a" in every target.
 static bool matches_text(const json_t *record, const char *key, const char *wanted) {
         const char *value = json_string_value(json_object_get(record, key));
 
@@ -37,6 +38,7 @@ static bool query_matches(const Query *query, const json_t *record) {
                matches_text(record, "user", f->user) && matches_text(record, "result", f->result);
 }
 
+// A line that is no record is counted and passed over: one broken line must not hide the days after it.
 static int query_line(Query *query, const AuditReader *reader) {
         json_t *record = audit_record_parse(reader->line, reader->size);
         int r = 0;
@@ -106,6 +108,7 @@ static int query_last(Query *query, int dir, char *const *days, json_t **found) 
         return r < 0 ? r : (int) (query->filter->last - need);
 }
 
+// Every reference found is given back, also when each() ends the query early.
 static int query_tail(Query *query, int dir, char *const *days, Error *err) {
         size_t last = query->filter->last;
         _cleanup_free_ json_t **found = NULL;

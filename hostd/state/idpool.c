@@ -24,6 +24,7 @@ typedef struct IdLine {
         bool root;
 } IdLine;
 
+// One of the two files, read whole: they are small, and both are walked twice (first for the pool, then for what overlaps it).
 typedef struct IdFile {
         const char *name;
         char *text;
@@ -46,6 +47,7 @@ static int parse_number(const char **p, char end, uint64_t *ret) {
         return 0;
 }
 
+// Exactly three fields, as shadow's own parser wants them.
 static int parse_line(const char *text, size_t size, IdLine *ret) {
         char copy[1024];
         const char *p = copy;
@@ -102,6 +104,7 @@ static int pick_pool(const IdLine *line, IdFile *file, const IdLine *pool, Error
         return 0;
 }
 
+// Also root's other lines: whoever uses them as root (podman, Incus) would hand our ids to its own containers.
 static int refuse_overlap(const IdLine *line, IdFile *file, const IdLine *pool, Error *err) {
         if (line->number == file->pool.number)
                 return 0;
@@ -128,6 +131,7 @@ static int file_load(int etc, IdFile *file, Error *err) {
         return each_line(file, NULL, pick_pool, err);
 }
 
+// The sentences name the file, the line and the fix, because this is the first thing a new operator may run into.
 static int pool_check(const IdFile *file, Error *err) {
         const IdLine *pool = &file->pool;
 
@@ -145,6 +149,7 @@ static int pool_check(const IdFile *file, Error *err) {
         return 0;
 }
 
+// newuidmap and newgidmap are asked for the same range, so the two files have to agree on it.
 static int files_check(IdFile *uid, IdFile *gid, Error *err) {
         int r = pool_check(uid, err);
 
@@ -187,6 +192,7 @@ int idpool_load(const char *etc, IdPool *ret, Error *err) {
         return 0;
 }
 
+// Slot 1 begins at the pool's base: no id is lost to alignment, and a slot that would reach beyond the end has no base.
 uint32_t idpool_slot_base(const IdPool *pool, uint16_t slot) {
         if (slot < 1 || slot > SLOT_MAX || pool->count / SLOT_IDS < slot)
                 return 0;

@@ -40,6 +40,7 @@ static const char *const migrations[] = {
         "CREATE TABLE value (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;",
 };
 
+// Prepared once at open: a table that is missing is found then, and no request ever waits for the SQL parser.
 typedef enum Statement {
         ST_SLOT_NEXT,
         ST_SLOT_SET,
@@ -99,11 +100,13 @@ struct Store {
 
 // ---- SQLite's answers ----
 
+// What moving the file aside can cure. A locked, full or unreachable file is not among it: its content may be sound.
 static bool is_corrupt(int rc) {
         return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB || rc == SQLITE_IOERR_READ ||
                rc == SQLITE_IOERR_CORRUPTFS;
 }
 
+// SQLite has a code for ENOSPC only; quotas and file size limits come as plain write errors.
 static bool is_full(sqlite3 *db, int rc) {
         int e = sqlite3_system_errno(db);
 
@@ -112,6 +115,7 @@ static bool is_full(sqlite3 *db, int rc) {
         return (rc & 0xff) == SQLITE_IOERR && (e == ENOSPC || e == EDQUOT || e == EFBIG);
 }
 
+// Must be called before the statement is reset: only then does the connection still know what happened.
 static int store_fail(sqlite3 *db, Error *err) {
         int rc = sqlite3_extended_errcode(db);
 
@@ -166,6 +170,7 @@ static int statement_run(Store *store, sqlite3_stmt *stmt_, Error *err) {
 
 #define store_run(store, id, err, ...) statement_run(store, statement_bind(store, id, __VA_ARGS__), err)
 
+// Columns are NOT NULL, but the file may have been edited: no pointer of SQLite's is used unchecked.
 static void column_text(sqlite3_stmt *stmt, int column, char *ret, size_t size) {
         const char *text = (const char *) sqlite3_column_text(stmt, column);
 
@@ -181,6 +186,8 @@ static int column_dup(sqlite3_stmt *stmt, int column, char **ret) {
 
 // ---- transactions ----
 
+// IMMEDIATE, so that a transaction which reads first cannot fail for the lock when it comes to write. `durable` waits for the
+// disk at commit; see store.h for who needs that.
 static int store_begin(Store *store, bool durable, Error *err) {
         // Outside a transaction only; a failure would only make the commit less durable than asked, and is seen there.
         if (durable && !store->memory)
@@ -203,6 +210,7 @@ static int store_end(Store *store, int r, bool durable, Error *err) {
 
 // ---- opening ----
 
+// First column of the first row, as a SQLite code.
 static int pragma_int(sqlite3 *db, const char *sql, int64_t *ret) {
         sqlite3_stmt *stmt = NULL;
         int rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
@@ -284,6 +292,7 @@ static int store_touch(const char *path, bool *ret_created, Error *err) {
         return 0;
 }
 
+// -EUCLEAN: corrupt or not ours, nothing was written to it.
 static int store_open_one(const char *path, StoreOutcome fresh, Store **ret, Error *err) {
         _cleanup_(store_closep) Store *store = calloc(1, sizeof(Store));
         int64_t version = 0;
@@ -338,6 +347,7 @@ static int store_move_aside(const char *path, Error *err) {
         return 0;
 }
 
+// A rebuild that was cut short by a crash is still due; the note in the database says so.
 static int store_outcome(Store *store) {
         _cleanup_free_ char *value = NULL;
 
@@ -386,6 +396,7 @@ Store *store_close(Store *store) {
 
 // ---- instances and slots ----
 
+// Inside the caller's transaction; nobody else can take the slot before it is marked.
 static int slot_next(Store *store, uint16_t *ret, Error *err) {
         _cleanup_stmt_ sqlite3_stmt *stmt = statement_bind(store, ST_SLOT_NEXT, "");
         int r = statement_step(store, stmt, err);
@@ -398,6 +409,7 @@ static int slot_next(Store *store, uint16_t *ret, Error *err) {
         return 0;
 }
 
+// The slot first: its UPDATE tells whether it was free, and the rollback of a duplicate name gives it back.
 static int instance_insert(Store *store, const StoreInstance *instance, uint16_t slot, Error *err) {
         _cleanup_error_ Error e = ERROR_NULL;
         int r = store_run(store, ST_SLOT_SET, err, "i", (int64_t) slot);
@@ -451,6 +463,7 @@ int store_instance_restore(Store *store, const StoreInstance *instance, Error *e
         return store_end(store, instance_insert(store, instance, instance->slot, err), true, err);
 }
 
+// Never touches the slot: an instance keeps it for life.
 int store_instance_update(Store *store, const StoreInstance *instance, Error *err) {
         int r = store_run(store, ST_INSTANCE_UPDATE, err, "iiiitt", (int64_t) instance->generation, (int64_t) instance->wanted,
                           (int64_t) instance->created, (int64_t) instance->started, instance->template_digest, instance->name);
@@ -458,6 +471,8 @@ int store_instance_update(Store *store, const StoreInstance *instance, Error *er
         return r < 0 ? r : r > 0 ? 0 : error_set(err, ERR_NOT_FOUND, "instance %s is not known", instance->name);
 }
 
+// Not durable on purpose: after a power cut the instance is back in the list without storage, which the daemon sees and retires
+// again. The other way round, a slot given out twice, cannot come of it.
 int store_instance_retire(Store *store, const char *name, Error *err) {
         int r = store_begin(store, false, err);
 
@@ -627,6 +642,7 @@ int store_warning_list(Store *store, StoreWarning **ret, size_t *ret_n, Error *e
 
 // ---- values ----
 
+// Keys are plain so that they can be listed by prefix and shown anywhere.
 static int value_check(const char *key, const char *value, Error *err) {
         size_t n = strlen(key);
 

@@ -4,8 +4,8 @@
 // store_instance_restore() (or store_slot_retire() for leftovers without a configuration) and ends with store_rebuild_done().
 //
 // Writes are synchronous=NORMAL: never torn, but a power cut may lose the last ones. Only store_instance_add() waits for the
-// disk, because a forgotten slot would be given out twice. One process, one connection, one thread: a second one is ERR_BUSY. A full disk is ERR_QUOTA and changes
-// nothing.
+// disk, because a forgotten slot would be given out twice. One process, one connection, one thread: a second one is ERR_BUSY.
+// A full disk is ERR_QUOTA and changes nothing.
 //
 // Slot: a small number (1..1023) that names every kernel object of an instance and gives its id range and addresses. A slot is
 // not reused while files of its range may exist: it stays "retired" until store_slot_release().
@@ -41,7 +41,8 @@ typedef struct StoreInstance {
         usec_t created, started; // realtime; 0 = never
         char template_digest[65];
 } StoreInstance;
-int store_instance_add(Store *store, StoreInstance *instance, Error *err); // fills slot: lowest that was never used, then the one released longest ago; ERR_EXISTS, ERR_QUOTA
+// Fills slot: the lowest that was never used, then the one released longest ago. ERR_EXISTS, ERR_QUOTA.
+int store_instance_add(Store *store, StoreInstance *instance, Error *err);
 int store_instance_restore(Store *store, const StoreInstance *instance, Error *err); // keeps its slot; ERR_CONFLICT if that is taken
 int store_instance_update(Store *store, const StoreInstance *instance, Error *err); // by name
 int store_instance_retire(Store *store, const char *name, Error *err); // the name is free at once, the slot stays taken
