@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Control: RUN_DIR/control. Peers are root on this host; their messages have one size and one version. A peer that does not
+// read is dropped rather than waited for: nothing that hostd does or fails to do may stop the supervisor.
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "instance/container.h"
+#include "instance/supervisor.h"
+
+int control_listen(Supervisor *s, Error *err) {
+        struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "control"};
+        _cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+        // Relative, because a socket's address is short and a path may be long.
+        if (fd < 0 || fchdir(s->run_fd) < 0)
+                return error_set_errno(err, errno, "making the control socket");
+        if (unlink("control") < 0 && errno != ENOENT)
+                return error_set_errno(err, errno, "removing an old control socket");
+        mode_t old = umask(0177);
+        int r = bind(fd, (struct sockaddr *) &address, sizeof(address)) < 0 || listen(fd, CLIENTS_MAX) < 0 ? -errno : 0;
+        (void) umask(old);
+        if (chdir("/") < 0 || r < 0)
+                return error_set_errno(err, r < 0 ? r : -errno, "binding the control socket");
+        s->listen_fd = TAKE_FD(fd);
+        return 0;
+}
+
+static void client_close(Supervisor *s, Client *client) {
+        for (size_t i = 0; i < CONSOLES_MAX; i++)
+                if (s->consoles[i].pid > 0 && s->consoles[i].client_fd == client->fd) {
+                        (void) kill(s->consoles[i].pid, SIGKILL); // our unreaped child: the pid cannot be another's
+                        s->consoles[i].client_fd = -EBADF;
+                }
+        client->fd = close_fd(client->fd);
+        client->greeted = false;
+}
+
+void control_accept(Supervisor *s) {
+        _cleanup_close_ int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        struct ucred peer;
+        socklen_t size = sizeof(peer);
+
+        if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != 0)
+                return;
+        for (size_t i = 0; i < CLIENTS_MAX; i++)
+                if (s->clients[i].fd < 0) {
+                        s->clients[i] = (Client) {.fd = TAKE_FD(fd)};
+                        return;
+                }
+}
+
+static void client_send(Supervisor *s, Client *client, const ControlMessage *message, int fd) {
+        ssize_t n = io_send_fds(client->fd, message, sizeof(*message), &fd, fd >= 0 ? 1 : 0, MSG_DONTWAIT);
+
+        if (n != (ssize_t) sizeof(*message))
+                client_close(s, client);
+}
+
+static void send_to(Supervisor *s, Client *client, const ControlMessage *message, int fd) {
+        if (client) {
+                client_send(s, client, message, fd);
+                return;
+        }
+        for (size_t i = 0; i < CLIENTS_MAX; i++)
+                if (s->clients[i].fd >= 0 && s->clients[i].greeted)
+                        client_send(s, &s->clients[i], message, fd);
+}
+
+static ControlMessage message_new(const Supervisor *s, ControlType type) {
+        return (ControlMessage) {.version = CONTROL_VERSION, .type = type, .state = s->state, .target = s->target,
+                                 .init_pid = s->init, .guest_pid = s->guest};
+}
+
+void control_send_state(Supervisor *s, Client *client) {
+        ControlMessage message = message_new(s, CONTROL_STATE);
+
+        send_to(s, client, &message, -EBADF);
+}
+
+void control_send_guest(Supervisor *s, Client *client) {
+        ControlMessage message = message_new(s, CONTROL_GUEST);
+
+        send_to(s, client, &message, s->guest_channel);
+}
+
+void control_send_error(Supervisor *s, Client *client) {
+        ControlMessage message = message_new(s, CONTROL_ERROR);
+
+        memcpy(message.text, s->failure, sizeof(message.text));
+        send_to(s, client, &message, -EBADF);
+}
+
+static void console_end(Supervisor *s, int client_fd, uint64_t cookie) {
+        ControlMessage message = message_new(s, CONTROL_CONSOLE_END);
+
+        message.cookie = cookie;
+        for (size_t i = 0; i < CLIENTS_MAX; i++)
+                if (client_fd >= 0 && s->clients[i].fd == client_fd)
+                        client_send(s, &s->clients[i], &message, -EBADF);
+}
+
+void control_console_ended(Supervisor *s, pid_t pid) {
+        for (size_t i = 0; i < CONSOLES_MAX; i++)
+                if (s->consoles[i].pid == pid) {
+                        s->consoles[i].pid = 0;
+                        console_end(s, s->consoles[i].client_fd, s->consoles[i].cookie);
+                }
+}
+
+static void console_start(Supervisor *s, Client *client, const ControlMessage *message, const int fds[3]) {
+        pid_t parent = getpid(), pid = -1;
+        size_t slot = 0;
+
+        while (slot < CONSOLES_MAX && s->consoles[slot].pid != 0)
+                slot++;
+        if (slot < CONSOLES_MAX && s->state == CONTROL_STATE_RUNNING)
+                pid = fork();
+        if (pid == 0) {
+                sigset_t none;
+                (void) sigemptyset(&none);
+                (void) sigprocmask(SIG_SETMASK, &none, NULL);
+                container_console(&s->spec, parent, fds[0], fds[1]);
+        }
+        if (pid < 0)
+                console_end(s, client->fd, message->cookie);
+        else
+                s->consoles[slot] = (Console) {.pid = pid, .client_fd = client->fd, .cookie = message->cookie};
+}
+
+static void message_handle(Supervisor *s, Client *client, const ControlMessage *message, int *fds, size_t n_fds) {
+        switch (message->type) {
+        case CONTROL_HELLO:
+                client->greeted = true;
+                control_send_state(s, client);
+                if (client->fd >= 0 && s->failure[0])
+                        control_send_error(s, client);
+                if (client->fd >= 0 && s->guest > 0)
+                        control_send_guest(s, client);
+                return;
+        case CONTROL_STOP:
+                supervisor_request_stop(s);
+                return;
+        case CONTROL_CONSOLE:
+                if (n_fds == 3)
+                        console_start(s, client, message, fds);
+                return;
+        default: // a newer hostd may say what this build does not know
+                return;
+        }
+}
+
+void control_receive(Supervisor *s, Client *client) {
+        int fds[3] = {-EBADF, -EBADF, -EBADF};
+        size_t n_fds = ELEMENTS(fds);
+        ControlMessage message;
+        ssize_t n = io_recv_fds(client->fd, &message, sizeof(message), fds, &n_fds, MSG_DONTWAIT);
+
+        if (n == -EAGAIN)
+                return;
+        if (n != (ssize_t) sizeof(message) || message.version != CONTROL_VERSION)
+                client_close(s, client);
+        else
+                message_handle(s, client, &message, fds, n_fds);
+        for (size_t i = 0; i < ELEMENTS(fds); i++)
+                (void) close_fd(fds[i]);
+}
+
+bool control_has_client(const Supervisor *s) {
+        for (size_t i = 0; i < CLIENTS_MAX; i++)
+                if (s->clients[i].fd >= 0 && s->clients[i].greeted)
+                        return true;
+        return false;
+}

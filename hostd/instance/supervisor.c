@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Supervisor: one loop over the control socket, SIGCHLD and a few clocks. It keeps what must outlive hostd: the mount namespace,
+// the guest channel, the way to ask init to stop. liblxc runs in its monitor child; when this process dies, by whatever
+// cause, the kernel kills the monitor (PDEATHSIG), then init by the monitor's, then everything in init's namespaces.
+//
+// Whether init runs is read from the kernel: the monitor's child that is pid 1 of a namespace and has lost PF_FORKNOEXEC.
+#include "instance/supervisor.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "instance/attach.h"
+#include "instance/container.h"
+#include "instance/rootfs.h"
+
+#define PF_FORKNOEXEC 0x00000040u // <linux/sched.h> of the kernel; part of the /proc ABI as "flags"
+#define START_POLL (1 * USEC_PER_MSEC)
+#define START_POLL_SLOW (20 * USEC_PER_MSEC)
+#define START_TIMEOUT (60 * USEC_PER_SEC)
+#define HALT_POLL (50 * USEC_PER_MSEC) // while init is deaf
+#define HALT_AGAIN (1 * USEC_PER_SEC)
+#define BACKOFF_MIN (100 * USEC_PER_MSEC)
+#define BACKOFF_MAX (10 * USEC_PER_SEC)
+#define GUEST_STABLE (30 * USEC_PER_SEC)
+#define LINGER (1 * USEC_PER_SEC) // for a hostd that has not connected yet
+
+static const char *const target_names[] = {"none", "halt", "reboot", "crash"};
+
+static void supervisor_done(Supervisor *s) {
+        int *fds[] = {&s->run_fd, &s->listen_fd, &s->signal_fd, &s->init_pidfd, &s->binary, &s->guest_channel};
+
+        for (size_t i = 0; i < ELEMENTS(fds); i++)
+                *fds[i] = close_fd(*fds[i]);
+        for (size_t i = 0; i < CLIENTS_MAX; i++)
+                s->clients[i].fd = close_fd(s->clients[i].fd);
+        instance_spec_done(&s->spec);
+}
+
+static void supervisor_failed(Supervisor *s, const char *text) {
+        if (s->failure[0])
+                return;
+        (void) snprintf(s->failure, sizeof(s->failure), "%.*s", (int) sizeof(s->failure) - 1, text);
+        (void) io_write_atomic(s->run_fd, "error", s->failure, strlen(s->failure), 0600); // for a hostd that comes later
+        control_send_error(s, NULL);
+        log_event(LOG_ERR, LOG_ID_INSTANCE_FAILED, s->spec.name, "%s", text);
+}
+
+// The run directory is named by hostd, and all else hangs on it: it must be root's alone.
+static int open_run_dir(Supervisor *s, const char *run_dir, Error *err) {
+        struct stat given, named;
+        char path[4200];
+        int r;
+
+        s->run_fd = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (s->run_fd < 0 || fstat(s->run_fd, &given) < 0)
+                return error_set_errno(err, errno, "opening %s", run_dir);
+        if (given.st_uid != 0 || (given.st_mode & 0077))
+                return error_set(err, ERR_INVALID, "%s must belong to root and have mode 0700", run_dir);
+        if (snprintf(path, sizeof(path), "%s/spec.json", run_dir) >= (int) sizeof(path))
+                return error_set(err, ERR_INVALID, "the run directory's name is too long");
+        r = instance_spec_load(path, &s->spec, err);
+        if (r < 0)
+                return r;
+        if (stat(s->spec.run_dir, &named) < 0 || named.st_dev != given.st_dev || named.st_ino != given.st_ino)
+                return error_set_field(err, "run_dir", "the spec names another directory than %s", run_dir);
+        if (s->spec.apparmor_profile && access("/sys/kernel/security/apparmor", F_OK) < 0)
+                return error_set(err, ERR_DEGRADED, "AppArmor profile %s is asked for, but this kernel has no AppArmor",
+                                 s->spec.apparmor_profile);
+        return 0;
+}
+
+static int setup_signals(Supervisor *s, Error *err) {
+        static const int handled[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
+        sigset_t mask;
+
+        (void) sigemptyset(&mask);
+        for (size_t i = 0; i < ELEMENTS(handled); i++)
+                (void) sigaddset(&mask, handled[i]);
+        s->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+        if (s->signal_fd < 0 || sigprocmask(SIG_SETMASK, &mask, NULL) < 0)
+                return error_set_errno(err, errno, "setting up signals");
+        return 0;
+}
+
+static int start_monitor(Supervisor *s, Error *err) {
+        pid_t parent = getpid(), pid = fork();
+
+        if (pid < 0)
+                return error_set_errno(err, errno, "forking the monitor");
+        if (pid == 0) {
+                sigset_t none;
+                (void) sigemptyset(&none);
+                (void) sigprocmask(SIG_SETMASK, &none, NULL);
+                container_monitor(&s->spec, parent);
+        }
+        s->monitor = pid;
+        s->started = clock_monotonic();
+        return 0;
+}
+
+// True if `pid` is pid 1 of a namespace below ours and runs what it was made for.
+static bool is_running_init(pid_t pid) {
+        _cleanup_free_ char *status = NULL, *stat_text = NULL;
+        char path[64];
+        unsigned flags;
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/status", (int) pid);
+        if (io_read_file(AT_FDCWD, path, 64 * 1024, &status, NULL) < 0)
+                return false;
+        char *line = strstr(status, "\nNSpid:");
+        if (!line)
+                return false;
+        line += strlen("\nNSpid:");
+        line[strcspn(line, "\n")] = 0;
+        const char *last = strrchr(line, '\t');
+        if (!last || last == line || strcmp(last, "\t1") != 0)
+                return false;
+        (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
+        if (io_read_file(AT_FDCWD, path, 4096, &stat_text, NULL) < 0)
+                return false;
+        const char *after = strrchr(stat_text, ')'); // the name before may hold anything
+        return after && sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && !(flags & PF_FORKNOEXEC);
+}
+
+static pid_t find_init(const Supervisor *s) {
+        _cleanup_free_ char *text = NULL;
+        char path[64], *save = NULL;
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int) s->monitor, (int) s->monitor);
+        if (io_read_file(AT_FDCWD, path, 64 * 1024, &text, NULL) < 0)
+                return 0;
+        for (char *part = strtok_r(text, " \n", &save); part; part = strtok_r(NULL, " \n", &save)) {
+                pid_t pid = (pid_t) strtol(part, NULL, 10);
+                if (is_running_init(pid))
+                        return pid;
+        }
+        return 0;
+}
+
+// liblxc must have done what it was told; a container without its filter or profile does not go on.
+static int verify_init(const Supervisor *s, Error *err) {
+        _cleanup_free_ char *status = NULL, *label = NULL;
+        char path[64];
+        int r;
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/status", (int) s->init);
+        r = io_read_file(AT_FDCWD, path, 64 * 1024, &status, NULL);
+        if (r < 0)
+                return error_set_errno(err, r, "reading the status of init");
+        if (!strstr(status, "\nSeccomp:\t2"))
+                return error_set(err, ERR_DEGRADED, "init runs without the seccomp filter");
+        if (!s->spec.apparmor_profile)
+                return 0;
+        (void) snprintf(path, sizeof(path), "/proc/%d/attr/current", (int) s->init);
+        r = io_read_file(AT_FDCWD, path, 4096, &label, NULL);
+        size_t n = strlen(s->spec.apparmor_profile);
+        if (r < 0 || strncmp(label, s->spec.apparmor_profile, n) != 0 || !strchr(" /\n", label[n]))
+                return error_set(err, ERR_DEGRADED, "init runs without the AppArmor profile %s", s->spec.apparmor_profile);
+        return 0;
+}
+
+static void guest_start(Supervisor *s) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        usec_t now = clock_monotonic();
+        int r;
+
+        s->guest_retry = USEC_INFINITY;
+        r = guest_spawn(&s->spec, s->init, s->init_pidfd, s->binary, &s->guest_channel, &err);
+        if (r < 0) {
+                log_event(LOG_WARNING, NULL, s->spec.name, "%s", error_message(&err, r));
+                s->guest_backoff = MIN2(MAX2(s->guest_backoff * 2, BACKOFF_MIN), BACKOFF_MAX);
+                s->guest_retry = now + s->guest_backoff;
+                return;
+        }
+        s->guest = r;
+        s->guest_started = now;
+        control_send_guest(s, NULL);
+}
+
+static void guest_died(Supervisor *s, int status) {
+        usec_t now = clock_monotonic();
+
+        s->guest = 0;
+        s->guest_channel = close_fd(s->guest_channel);
+        control_send_guest(s, NULL); // pid 0 and no descriptor: it is gone
+        if (s->stopping || s->state != CONTROL_STATE_RUNNING)
+                return;
+        log_event(LOG_WARNING, NULL, s->spec.name, "the guest helper died (%s %d)", WIFSIGNALED(status) ? "signal" : "exit",
+                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        if (now - s->guest_started > GUEST_STABLE)
+                s->guest_backoff = 0;
+        s->guest_backoff = MIN2(MAX2(s->guest_backoff * 2, BACKOFF_MIN), BACKOFF_MAX);
+        s->guest_retry = now + s->guest_backoff;
+}
+
+static void watch_start(Supervisor *s) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        pid_t pid = find_init(s);
+
+        if (pid <= 0) {
+                if (clock_monotonic() - s->started > START_TIMEOUT) {
+                        supervisor_failed(s, "init did not run within 60 s");
+                        (void) kill(s->monitor, SIGKILL);
+                }
+                return;
+        }
+        s->init = pid;
+        s->init_pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
+        // The pid may have been reused between the look and the open: look again with the descriptor held.
+        if (s->init_pidfd < 0 || !is_running_init(pid)) {
+                s->init_pidfd = close_fd(s->init_pidfd);
+                s->init = 0;
+                return;
+        }
+        if (verify_init(s, &err) < 0) {
+                supervisor_failed(s, error_message(&err, -EPERM));
+                (void) kill(s->monitor, SIGKILL);
+                return;
+        }
+        s->state = CONTROL_STATE_RUNNING;
+        control_send_state(s, NULL);
+        log_event(LOG_INFO, LOG_ID_INSTANCE_STARTED, s->spec.name, "init runs as process %d", (int) pid);
+        guest_start(s);
+}
+
+void supervisor_request_stop(Supervisor *s) {
+        if (s->stopping)
+                return;
+        s->stopping = true;
+        s->next_halt = 0;
+}
+
+static void halt_again(Supervisor *s) {
+        usec_t now = clock_monotonic();
+
+        if (s->state != CONTROL_STATE_RUNNING) { // not yet: the signal would be lost
+                s->next_halt = now + HALT_POLL;
+                return;
+        }
+        int number = halt_signal("/proc", s->init, s->halts);
+        s->next_halt = now + (number > 0 ? HALT_AGAIN : HALT_POLL);
+        if (number > 0) {
+                s->halts++;
+                (void) syscall(SYS_pidfd_send_signal, s->init_pidfd, number, NULL, 0);
+        }
+}
+
+static void monitor_ended(Supervisor *s, int status) {
+        int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        char text[160], sentence[sizeof(s->failure)];
+
+        s->monitor = 0;
+        if (s->state == CONTROL_STATE_STARTING && code != MONITOR_HALT && code != MONITOR_REBOOT) {
+                container_log_tail(s->run_fd, text, sizeof(text));
+                (void) snprintf(sentence, sizeof(sentence), "the container did not start%s%s", text[0] ? ": " : "", text);
+                supervisor_failed(s, sentence);
+        }
+        s->target = s->stopping            ? CONTROL_TARGET_HALT
+                    : code == MONITOR_HALT   ? CONTROL_TARGET_HALT
+                    : code == MONITOR_REBOOT ? CONTROL_TARGET_REBOOT
+                                             : CONTROL_TARGET_CRASH;
+        s->state = CONTROL_STATE_STOPPED;
+        (void) io_write_atomic(s->run_fd, "target", target_names[s->target], strlen(target_names[s->target]), 0600);
+        control_send_state(s, NULL);
+        log_event(LOG_INFO, LOG_ID_INSTANCE_STOPPED, s->spec.name, "init is gone (%s)", target_names[s->target]);
+}
+
+static void reap(Supervisor *s) {
+        int status;
+
+        for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+                if (pid == s->monitor)
+                        monitor_ended(s, status);
+                else if (pid == s->guest)
+                        guest_died(s, status);
+                else
+                        control_console_ended(s, pid);
+        }
+}
+
+static void read_signals(Supervisor *s) {
+        struct signalfd_siginfo info;
+
+        while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+                if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
+                        supervisor_request_stop(s);
+        }
+        reap(s);
+}
+
+// Milliseconds until the next clock, for poll(). SIGCHLD may arrive after the last reap, but the descriptor remembers it.
+static int next_timeout(const Supervisor *s) {
+        usec_t now = clock_monotonic(), next = MIN2(s->next_halt, s->guest_retry);
+
+        if (s->state == CONTROL_STATE_STARTING && s->monitor > 0)
+                next = MIN2(next, now + (now - s->started < 2 * USEC_PER_SEC ? START_POLL : START_POLL_SLOW));
+        if (next == USEC_INFINITY)
+                return -1;
+        return next <= now ? 0 : (int) MIN2((next - now + USEC_PER_MSEC - 1) / USEC_PER_MSEC, (usec_t) 60000);
+}
+
+static void wait_once(Supervisor *s, int timeout) {
+        struct pollfd fds[2 + CLIENTS_MAX] = {{.fd = s->signal_fd, .events = POLLIN}, {.fd = s->listen_fd, .events = POLLIN}};
+
+        for (size_t i = 0; i < CLIENTS_MAX; i++)
+                fds[2 + i] = (struct pollfd) {.fd = s->clients[i].fd, .events = POLLIN};
+        if (poll(fds, ELEMENTS(fds), timeout) <= 0)
+                return;
+        for (size_t i = 0; i < CLIENTS_MAX; i++)
+                if (fds[2 + i].revents && s->clients[i].fd == fds[2 + i].fd)
+                        control_receive(s, &s->clients[i]);
+        if (fds[1].revents)
+                control_accept(s);
+        if (fds[0].revents)
+                read_signals(s);
+}
+
+static void loop(Supervisor *s) {
+        while (s->monitor > 0) {
+                wait_once(s, next_timeout(s));
+                usec_t now = clock_monotonic();
+                if (s->monitor > 0 && s->state == CONTROL_STATE_STARTING)
+                        watch_start(s);
+                if (s->monitor > 0 && s->next_halt <= now)
+                        halt_again(s);
+                if (s->monitor > 0 && s->state == CONTROL_STATE_RUNNING && s->guest_retry <= now)
+                        guest_start(s);
+        }
+}
+
+static int supervisor_start(Supervisor *s, const char *run_dir, Error *err) {
+        int r = open_run_dir(s, run_dir, err);
+
+        if (r == 0)
+                r = setup_signals(s, err);
+        if (r == 0)
+                r = control_listen(s, err);
+        if (r == 0) {
+                s->binary = guest_binary_load(err);
+                r = MIN2(s->binary, 0);
+        }
+        if (r == 0)
+                r = rootfs_private_mounts(err);
+        if (r == 0)
+                r = rootfs_assemble(&s->spec, err);
+        return r < 0 ? r : start_monitor(s, err);
+}
+
+// A failure that nobody has heard waits a moment for a hostd that is about to connect.
+static void linger(Supervisor *s) {
+        usec_t end = clock_monotonic() + LINGER;
+
+        while (s->listen_fd >= 0 && !control_has_client(s) && clock_monotonic() < end)
+                wait_once(s, 20);
+}
+
+int supervisor_run(const char *run_dir) {
+        _cleanup_(supervisor_done) Supervisor s = SUPERVISOR_NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        for (size_t i = 0; i < CLIENTS_MAX; i++)
+                s.clients[i].fd = -EBADF;
+        r = supervisor_start(&s, run_dir, &err);
+        if (r < 0) {
+                if (s.run_fd < 0)
+                        log_error("%s", error_message(&err, r));
+                else
+                        supervisor_failed(&s, error_message(&err, r));
+                s.state = CONTROL_STATE_STOPPED;
+                s.target = CONTROL_TARGET_CRASH;
+                control_send_state(&s, NULL);
+        } else
+                loop(&s);
+        if (s.failure[0])
+                linger(&s);
+        return r < 0 || s.failure[0] ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Supervisor: the life of one start of one instance, and the control socket that hostd talks to meanwhile.
+#pragma once
+
+#include "base/clock.h"
+#include "instance/spec.h"
+
+#define CLIENTS_MAX 8
+#define CONSOLES_MAX 8
+
+typedef struct Client {
+        int fd; // -EBADF: free
+        bool greeted;
+} Client;
+
+typedef struct Console {
+        pid_t pid; // 0: free
+        int client_fd;
+        uint64_t cookie;
+} Console;
+
+typedef struct Supervisor {
+        InstanceSpec spec;
+        int run_fd, listen_fd, signal_fd;
+        pid_t monitor, init;
+        int init_pidfd;
+        ControlState state;
+        ControlTarget target;
+        usec_t started;
+        bool stopping;     // somebody asked; whatever ends init now is a halt
+        usec_t next_halt;  // when to ask init again
+        unsigned halts;
+        int binary;        // hostd-guest
+        pid_t guest;       // 0: does not run
+        int guest_channel; // the host's end
+        usec_t guest_started, guest_retry, guest_backoff;
+        Client clients[CLIENTS_MAX];
+        Console consoles[CONSOLES_MAX];
+        char failure[sizeof(((ControlMessage *) 0)->text)]; // why the start failed
+} Supervisor;
+
+#define SUPERVISOR_NULL                                                                                                  \
+        ((Supervisor) {.run_fd = -EBADF, .listen_fd = -EBADF, .signal_fd = -EBADF, .init_pidfd = -EBADF, .binary = -EBADF, \
+                       .guest_channel = -EBADF, .guest_retry = USEC_INFINITY, .next_halt = USEC_INFINITY})
+
+// Returns the exit status of the program.
+int supervisor_run(const char *run_dir);
+void supervisor_request_stop(Supervisor *s);
+
+// control.c
+int control_listen(Supervisor *s, Error *err);
+void control_accept(Supervisor *s);
+void control_receive(Supervisor *s, Client *client);
+void control_send_state(Supervisor *s, Client *client); // NULL: to all that said HELLO
+void control_send_guest(Supervisor *s, Client *client);
+void control_send_error(Supervisor *s, Client *client);
+void control_console_ended(Supervisor *s, pid_t pid);
+bool control_has_client(const Supervisor *s);
+
+// halt.c
+// Asks init to shut down by the signal that it listens to at this moment; `attempt` counts from 0. 0: nothing to send yet.
+int halt_signal(const char *proc, pid_t init, unsigned attempt);
