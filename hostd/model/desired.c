@@ -133,7 +133,7 @@ static int add_policy(Desired *desired, const ParseContext *context, const char 
 }
 
 static int add_instance(Desired *desired, const ParseContext *context, const char *name, const char *text, Error *err) {
-        int r = instance_config_parse_in(context, name, text, &desired->host, &desired->instances[desired->n_instances], err);
+        int r = instance_config_parse_in(context, name, text, &desired->instances[desired->n_instances], err);
 
         desired->n_instances += r >= 0;
         return r;
@@ -157,7 +157,7 @@ static int load_folder(Desired *desired, const Folder *folder, char *const *poli
                         file = NULL;
                         return error_set_errno(err, ENOMEM, "cannot read %s", folder->path);
                 }
-                ParseContext context = {.file = file, .policies = policies, .check_policies = true};
+                ParseContext context = {.file = file, .policies = policies, .check_policies = true, .host = &desired->host};
                 int r = read_text(folder->fd, file + strlen(folder->path) + 1, file, &text, err);
                 // A file that vanished since the folder was read is as if it had never been there.
                 if (r >= 0 && text)

@@ -183,8 +183,7 @@ static int parse_settings(const ParseContext *context, const ConfigText *text, I
         return 0;
 }
 
-int instance_config_parse_in(const ParseContext *context, const char *name, const char *text, const HostConfig *host,
-                             InstanceConfig **ret, Error *err) {
+int instance_config_parse_in(const ParseContext *context, const char *name, const char *text, InstanceConfig **ret, Error *err) {
         _cleanup_(instance_config_freep) InstanceConfig *config = NULL;
         _cleanup_config_text_ ConfigText parsed = CONFIG_TEXT_NULL;
         int r;
@@ -198,12 +197,12 @@ int instance_config_parse_in(const ParseContext *context, const char *name, cons
         r = instance_config_new(name, &config, err);
         if (r >= 0)
                 r = schema_apply_fallbacks(&instance_schema, config, err);
-        if (r >= 0 && host)
-                r = take_from_host(config, host, err);
+        if (r >= 0 && context->host)
+                r = take_from_host(config, context->host, err);
         if (r >= 0)
                 r = parse_settings(context, &parsed, config, err);
         if (r >= 0)
-                r = add_host_degraded(config, host, err);
+                r = add_host_degraded(config, context->host, err);
         if (r < 0)
                 return r;
         if (!config->template)
@@ -214,7 +213,7 @@ int instance_config_parse_in(const ParseContext *context, const char *name, cons
 
 int instance_config_parse(const char *name, const char *text, const HostConfig *host, InstanceConfig **ret, Error *err) {
         _cleanup_free_ char *file = NULL;
-        ParseContext context = {0};
+        ParseContext context = {.host = host};
 
         if (!valid_is(VALID_NAME, name))
                 return valid_check(VALID_NAME, "name", name, err);
@@ -223,7 +222,7 @@ int instance_config_parse(const char *name, const char *text, const HostConfig *
                 return error_set_errno(err, ENOMEM, "cannot read instance %s", name);
         }
         context.file = file;
-        return instance_config_parse_in(&context, name, text, host, ret, err);
+        return instance_config_parse_in(&context, name, text, ret, err);
 }
 
 size_t instance_schema_size(void) {

@@ -56,17 +56,24 @@ static int change_label(const SchemaRow *row, const char *key, const char *value
         return schema_value_parse(row, values, scratch, err);
 }
 
-// The new libconfig text of a row, or NULL to remove it.
-static int new_value(const ConfigText *parsed, const SchemaRow *row, const char *label, const char *value, char **ret, Error *err) {
+// What a key on the command line names.
+typedef struct Target {
+        const SchemaRow *row;
+        const char *label; // of "labels.KEY", otherwise NULL
+} Target;
+
+// The new libconfig text of the target's row, or NULL to remove it.
+static int new_value(const ConfigText *parsed, const Target *target, const char *value, char **ret, Error *err) {
         _cleanup_(instance_config_freep) InstanceConfig *scratch = scratch_new();
+        const SchemaRow *row = target->row;
         int r;
 
         if (!scratch)
                 return error_set_errno(err, ENOMEM, "cannot change %s", schema_row_key(row));
-        if (label) {
+        if (target->label) {
                 r = load_row(parsed, row, scratch, err);
                 if (r >= 0)
-                        r = change_label(row, label, value, scratch, err);
+                        r = change_label(row, target->label, value, scratch, err);
                 if (r < 0)
                         return r;
                 if (scratch->n_labels == 0)
@@ -78,11 +85,12 @@ static int new_value(const ConfigText *parsed, const SchemaRow *row, const char 
                 if (r < 0)
                         return r;
         }
+        // "max" is unset in the object, but a word in a file, where it overrides preset and default.
         *ret = row->type == SCHEMA_LIMIT && strcmp(value, "max") == 0 ? config_text_quote("max") : schema_file_format(row, scratch);
         return *ret ? 0 : error_set_errno(err, ENOMEM, "cannot change %s", schema_row_key(row));
 }
 
-static int find_row(const char *key, const char **ret_label, const SchemaRow **ret, Error *err) {
+static int find_target(const char *key, Target *ret, Error *err) {
         const char *label = strncmp(key, "labels.", 7) == 0 ? key + 7 : NULL;
         const SchemaRow *row = schema_find(&instance_schema, label ? "labels" : key);
         _cleanup_free_ char *shown = NULL;
@@ -91,35 +99,34 @@ static int find_row(const char *key, const char **ret_label, const SchemaRow **r
                 shown = valid_printable(key);
                 return error_set_field(err, shown, "%s is not a known key", shown ?: "this");
         }
-        *ret_label = label;
-        *ret = row;
+        *ret = (Target) {row, label};
         return 0;
 }
 
 int instance_text_set(const char *text, const char *key, const char *value, char **ret, Error *err) {
-        _cleanup_config_text_ ConfigText parsed = CONFIG_TEXT_NULL, after = CONFIG_TEXT_NULL;
+        _cleanup_config_text_ ConfigText parsed = CONFIG_TEXT_NULL;
         _cleanup_(instance_config_freep) InstanceConfig *check = NULL;
         _cleanup_free_ char *formatted = NULL, *edited = NULL;
-        const SchemaRow *row = NULL;
-        const char *label = NULL;
         HostConfig host = {.default_template = (char *) "any"}; // borrowed: the file need not name a template
+        ParseContext context = {.host = &host};
+        Target target = {0};
         int r;
 
         text = text ?: "";
-        r = find_row(key, &label, &row, err);
+        r = find_target(key, &target, err);
         if (r < 0)
                 return r;
-        if (row->type == SCHEMA_LABELS && !label && value)
+        if (target.row->type == SCHEMA_LABELS && !target.label && value)
                 return error_set_field(err, "labels", "labels are set one by one, as labels.KEY");
         r = config_text_parse(&parsed, NULL, text, err);
         if (r >= 0)
-                r = new_value(&parsed, row, label, value, &formatted, err);
+                r = new_value(&parsed, &target, value, &formatted, err);
         if (r < 0)
                 return r;
-        if (config_text_edit(text, &parsed, schema_row_key(row), formatted, &edited) < 0)
+        if (config_text_edit(text, &parsed, schema_row_key(target.row), formatted, &edited) < 0)
                 return error_set_errno(err, ENOMEM, "cannot change %s", key);
         // The whole must be good, not only the part: a file that was wrong before must not look blessed by an edit.
-        r = instance_config_parse_in(&(ParseContext) {0}, "any", edited, &host, &check, err);
+        r = instance_config_parse_in(&context, "any", edited, &check, err);
         if (r < 0)
                 return r;
         *ret = TAKE_PTR(edited);

@@ -82,10 +82,10 @@ typedef struct ParseContext {
         const char *file; // for errors, may be NULL
         char *const *policies; // names that exist; only looked at if check_policies
         bool check_policies;
+        const HostConfig *host; // gives defaults to instances, may be NULL
 } ParseContext;
 int host_config_parse_in(const ParseContext *context, const char *text, HostConfig *ret, Error *err);
-int instance_config_parse_in(const ParseContext *context, const char *name, const char *text, const HostConfig *host,
-                             InstanceConfig **ret, Error *err);
+int instance_config_parse_in(const ParseContext *context, const char *name, const char *text, InstanceConfig **ret, Error *err);
 int policy_parse_in(const ParseContext *context, const char *name, const char *text, Policy **ret, Error *err);
 // Refuses names in `policies` that the context does not know.
 int schema_check_policies(const ParseContext *context, const ConfigText *text, const char *key, char *const *policies, Error *err);

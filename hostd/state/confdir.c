@@ -17,7 +17,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/io.h"
 #include "base/strv.h"
 #include "base/valid.h"
