@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The part of tree.h that a recipe asks for: users, files, units.
+// The part of root.h that a recipe asks for: users, files, units.
 #include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/valid.h"
-#include "build/tree.h"
+#include "build/root.h"
 
 #define ACCOUNT_MAX ((size_t) 1 << 20)
 
@@ -43,14 +43,14 @@ static int append_format(int root, const char *path, Error *err, const char *for
                 text = NULL;
                 return error_set_errno(err, ENOMEM, "%s", path);
         }
-        return tree_append(root, path, text, err);
+        return root_append(root, path, text, err);
 }
 
 // Adds the user to an existing group: members are the last field of its line.
 static int group_add(int root, const RecipeUser *u, const char *group, Error *err) {
         _cleanup_free_ char *text = NULL, *changed = NULL;
         const char *line, *end;
-        int r = tree_read(root, "/etc/group", ACCOUNT_MAX, &text, err);
+        int r = root_read(root, "/etc/group", ACCOUNT_MAX, &text, err);
 
         if (r < 0)
                 return r;
@@ -62,7 +62,7 @@ static int group_add(int root, const RecipeUser *u, const char *group, Error *er
                 changed = NULL;
                 return error_set_errno(err, ENOMEM, "groups");
         }
-        return tree_write(root, "/etc/group", changed, 0644, err);
+        return root_write(root, "/etc/group", changed, 0644, err);
 }
 
 static int user_home(int root, const RecipeUser *u, Error *err) {
@@ -74,18 +74,18 @@ static int user_home(int root, const RecipeUser *u, Error *err) {
                 home = NULL;
                 return error_set_errno(err, ENOMEM, "home");
         }
-        r = tree_mkdir(root, home, 0700, err);
+        r = root_mkdir(root, home, 0700, err);
         if (r >= 0)
-                r = tree_chown(root, home, (uid_t) u->uid, (gid_t) u->uid, err);
+                r = root_chown(root, home, (uid_t) u->uid, (gid_t) u->uid, err);
         for (size_t i = 0; r >= 0 && i < ELEMENTS(skeleton); i++) {
                 _cleanup_free_ char *from = NULL, *to = NULL, *text = NULL;
                 if (asprintf(&from, "/etc/skel/%s", skeleton[i]) < 0 || asprintf(&to, "%s/%s", home, skeleton[i]) < 0)
                         return error_set_errno(err, ENOMEM, "home");
-                if (tree_read(root, from, 65536, &text, NULL) < 0)
+                if (root_read(root, from, 65536, &text, NULL) < 0)
                         continue;
-                r = tree_write(root, to, text, 0644, err);
+                r = root_write(root, to, text, 0644, err);
                 if (r >= 0)
-                        r = tree_chown(root, to, (uid_t) u->uid, (gid_t) u->uid, err);
+                        r = root_chown(root, to, (uid_t) u->uid, (gid_t) u->uid, err);
         }
         return r;
 }
@@ -108,16 +108,16 @@ static int user_linger(int root, const RecipeUser *u, Error *err) {
                 path = NULL;
                 return error_set_errno(err, ENOMEM, "linger");
         }
-        return tree_write(root, path, "", 0644, err);
+        return root_write(root, path, "", 0644, err);
 }
 
 static int customise_user(int root, const RecipeUser *u, Error *err) {
         _cleanup_free_ char *passwd = NULL, *group = NULL;
         long long id = u->uid;
-        int r = tree_read(root, "/etc/passwd", ACCOUNT_MAX, &passwd, err);
+        int r = root_read(root, "/etc/passwd", ACCOUNT_MAX, &passwd, err);
 
         if (r >= 0)
-                r = tree_read(root, "/etc/group", ACCOUNT_MAX, &group, err);
+                r = root_read(root, "/etc/group", ACCOUNT_MAX, &group, err);
         if (r < 0)
                 return r;
         if (account_line(passwd, u->name) || account_line(group, u->name) || account_id_taken(passwd, id) ||
@@ -148,7 +148,7 @@ static int mask_unit(int root, const char *unit, Error *err) {
                 path = NULL;
                 return error_set_errno(err, ENOMEM, "mask_units");
         }
-        return tree_symlink(root, "/dev/null", path, err);
+        return root_symlink(root, "/dev/null", path, err);
 }
 
 // Makes the links of the unit's WantedBy= lines, as `systemctl enable` would.
@@ -164,7 +164,7 @@ static int enable_unit(int root, const char *unit, Error *err) {
                         file = NULL;
                         return error_set_errno(err, ENOMEM, "enable_units");
                 }
-                r = tree_read(root, file, 65536, &text, NULL);
+                r = root_read(root, file, 65536, &text, NULL);
         }
         if (r < 0)
                 return error_set_field(err, "enable_units", "the unit %s is not in the image", unit);
@@ -182,7 +182,7 @@ static int enable_unit(int root, const char *unit, Error *err) {
                                 path = NULL;
                                 return error_set_errno(err, ENOMEM, "enable_units");
                         }
-                        r = tree_symlink(root, file, path, err);
+                        r = root_symlink(root, file, path, err);
                 }
         }
         if (r >= 0 && links == 0)
@@ -190,18 +190,18 @@ static int enable_unit(int root, const char *unit, Error *err) {
         return r;
 }
 
-int tree_customise(int root, const Recipe *recipe, Error *err) {
+int root_customise(int root, const Recipe *recipe, Error *err) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < recipe->n_users; i++)
                 r = customise_user(root, &recipe->users[i], err);
         for (size_t i = 0; r >= 0 && i < recipe->n_files; i++) {
                 const RecipeFile *f = &recipe->files[i];
-                r = tree_write(root, f->path, f->content, f->mode_bits & 0777, err);
+                r = root_write(root, f->path, f->content, f->mode_bits & 0777, err);
                 if (r >= 0)
-                        r = tree_chown(root, f->path, (uid_t) f->uid, (gid_t) f->gid, err);
+                        r = root_chown(root, f->path, (uid_t) f->uid, (gid_t) f->gid, err);
                 if (r >= 0 && (f->mode_bits & 07000)) { // a change of owner clears these
-                        _cleanup_close_ int fd = tree_open(root, f->path, O_RDONLY | O_NOFOLLOW);
+                        _cleanup_close_ int fd = root_open(root, f->path, O_RDONLY | O_NOFOLLOW);
                         if (fd < 0 || fchmod(fd, f->mode_bits) < 0)
                                 r = error_set_errno(err, errno, "cannot set the mode of %s", f->path);
                 }
@@ -211,6 +211,6 @@ int tree_customise(int root, const Recipe *recipe, Error *err) {
         for (size_t i = 0; r >= 0 && i < strv_length(recipe->enable_units); i++)
                 r = enable_unit(root, recipe->enable_units[i], err);
         for (size_t i = 0; r >= 0 && i < strv_length(recipe->cleanup); i++)
-                r = tree_remove(root, recipe->cleanup[i], err);
+                r = root_remove(root, recipe->cleanup[i], err);
         return r;
 }

@@ -12,7 +12,7 @@
 #include "build/apt.h"
 #include "build/jail.h"
 #include "build/job.h"
-#include "build/tree.h"
+#include "build/root.h"
 
 #define MMDEBSTRAP "/usr/bin/mmdebstrap"
 
@@ -162,13 +162,13 @@ int debootstrap_run(const Debootstrap *d, Error *err) {
 }
 
 int debootstrap_finish(const Debootstrap *d, int root, Error *err) {
-        int r = tree_remove(root, "/etc/apt/apt.conf.d/99mmdebstrap", err);
+        int r = root_remove(root, "/etc/apt/apt.conf.d/99mmdebstrap", err);
 
         if (r >= 0)
-                r = tree_remove(root, "/etc/apt/sources.list.d/*", err);
+                r = root_remove(root, "/etc/apt/sources.list.d/*", err);
         if (r >= 0)
-                r = tree_write(root, "/etc/apt/sources.list", d->image_sources, 0644, err);
+                r = root_write(root, "/etc/apt/sources.list", d->image_sources, 0644, err);
         if (r >= 0 && d->image_options[0])
-                r = tree_write(root, "/etc/apt/apt.conf.d/90hostd", d->image_options, 0644, err);
+                r = root_write(root, "/etc/apt/apt.conf.d/90hostd", d->image_options, 0644, err);
         return r;
 }

@@ -15,7 +15,7 @@
 #include "build/debootstrap.h"
 #include "build/jail.h"
 #include "build/pack.h"
-#include "build/tree.h"
+#include "build/root.h"
 #include "build/unpack.h"
 
 typedef struct Job {
@@ -67,18 +67,21 @@ static int job_find_root(int root, int *ret, Error *err) {
 }
 
 static int job_tree(Job *job, int root, Error *err) {
-        static const char resolver[] = "nameserver 169.254.0.1\n";
-        int r = tree_check(root, err);
+        static const char resolver[] = "nameserver 169.254.0.1\n", hosts[] = "127.0.0.1 localhost\n::1 localhost\n";
+        struct stat st;
+        int r = root_check(root, err);
 
         if (r >= 0)
-                r = tree_clean(root, err);
+                r = root_clean(root, err);
         if (r >= 0)
-                r = tree_write(root, "/etc/resolv.conf", resolver, 0644, err);
+                r = root_write(root, "/etc/resolv.conf", resolver, 0644, err);
+        if (r >= 0 && fstatat(root, "etc/hosts", &st, AT_SYMLINK_NOFOLLOW) < 0)
+                r = root_write(root, "/etc/hosts", hosts, 0644, err);
         if (r >= 0 && job->recipe)
                 r = debootstrap_finish(&job->debootstrap, root, err);
         if (r >= 0 && job->recipe)
-                r = tree_customise(root, job->recipe, err);
-        return r < 0 ? r : tree_clamp_times(root, job->start, err);
+                r = root_customise(root, job->recipe, err);
+        return r < 0 ? r : root_clamp_times(root, job->start, err);
 }
 
 static Manifest *job_manifest(const Job *job) {

@@ -11,7 +11,7 @@
 #include "base/io.h"
 #include "base/process.h"
 #include "build/job.h"
-#include "build/tree.h"
+#include "build/root.h"
 
 // A constant: the digest is the image's identity, and the same tree shall give the same one.
 #define PACK_UUID "-U7d0f6c2e-5a0b-4c53-9d0e-2f1f0c6a8b11"
@@ -50,7 +50,7 @@ static int pack_erofs(int root, const char *image, Error *err) {
 
 static int pack_packages(int root, Manifest *manifest, Error *err) {
         _cleanup_free_ char *status = NULL;
-        int fd = tree_open(root, "/var/lib/dpkg/status", O_PATH);
+        int fd = root_open(root, "/var/lib/dpkg/status", O_PATH);
 
         manifest->packages = json_object();
         if (!manifest->packages)
@@ -58,7 +58,7 @@ static int pack_packages(int root, Manifest *manifest, Error *err) {
         if (fd == -ENOENT)
                 return 0; // not a Debian system
         (void) close_fd(fd);
-        int r = tree_read(root, "/var/lib/dpkg/status", (size_t) 64 << 20, &status, err);
+        int r = root_read(root, "/var/lib/dpkg/status", (size_t) 64 << 20, &status, err);
         return r < 0 ? r : manifest_add_packages(manifest, status, err);
 }
 

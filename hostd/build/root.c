@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Tree: see tree.h. Access to the tree, its check and its cleaning.
-#include "build/tree.h"
+// Root: see root.h. Access to the tree, its check and its cleaning.
+#include "build/root.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -12,9 +12,9 @@
 #include "base/io.h"
 
 // 2025-01-01: a constant, because the time of the build is in the manifest.
-#define TREE_EPOCH ((time_t) 1735689600)
+#define ROOT_EPOCH ((time_t) 1735689600)
 
-int tree_open(int root, const char *path, int flags) {
+int root_open(int root, const char *path, int flags) {
         struct open_how how = {.flags = (uint64_t) flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
         int fd;
 
@@ -25,7 +25,7 @@ int tree_open(int root, const char *path, int flags) {
 }
 
 // Opens the parent of `path`, making what is missing; ret_name points into `path`.
-static int tree_parent(int root, const char *path, bool make, const char **ret_name) {
+static int root_parent(int root, const char *path, bool make, const char **ret_name) {
         const char *slash = strrchr(path, '/');
         _cleanup_free_ char *parent = slash && slash != path ? strndup(path, (size_t) (slash - path)) : strdup("/");
         int fd;
@@ -33,7 +33,7 @@ static int tree_parent(int root, const char *path, bool make, const char **ret_n
         if (!parent)
                 return -ENOMEM;
         *ret_name = slash ? slash + 1 : path;
-        fd = tree_open(root, parent, O_RDONLY | O_DIRECTORY);
+        fd = root_open(root, parent, O_RDONLY | O_DIRECTORY);
         if (fd != -ENOENT || !make)
                 return fd;
         // Each missing component by itself, so that a link on the way means the same as later.
@@ -43,62 +43,62 @@ static int tree_parent(int root, const char *path, bool make, const char **ret_n
                         continue;
                 *p = 0;
                 const char *name = NULL;
-                _cleanup_close_ int above = tree_parent(root, parent, false, &name);
+                _cleanup_close_ int above = root_parent(root, parent, false, &name);
                 if (above >= 0 && mkdirat(above, name, 0755) < 0 && errno != EEXIST)
                         return -errno;
                 *p = saved;
                 if (!saved)
                         break;
         }
-        return tree_open(root, parent, O_RDONLY | O_DIRECTORY);
+        return root_open(root, parent, O_RDONLY | O_DIRECTORY);
 }
 
-static int tree_fail(Error *err, int r, const char *what, const char *path) {
+static int root_fail(Error *err, int r, const char *what, const char *path) {
         return error_set_errno(err, r, "cannot %s %s in the image", what, path);
 }
 
-int tree_write(int root, const char *path, const char *text, mode_t mode, Error *err) {
+int root_write(int root, const char *path, const char *text, mode_t mode, Error *err) {
         const char *name = NULL;
-        _cleanup_close_ int parent = tree_parent(root, path, true, &name), fd = -EBADF;
+        _cleanup_close_ int parent = root_parent(root, path, true, &name), fd = -EBADF;
 
         if (parent < 0)
-                return tree_fail(err, parent, "write", path);
+                return root_fail(err, parent, "write", path);
         // The old one goes, so that no link or shared inode is written through.
         if (unlinkat(parent, name, 0) < 0 && errno != ENOENT)
-                return tree_fail(err, errno, "replace", path);
+                return root_fail(err, errno, "replace", path);
         fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd < 0)
-                return tree_fail(err, errno, "write", path);
+                return root_fail(err, errno, "write", path);
         int r = io_write_all(fd, text, strlen(text));
         if (r >= 0 && fchmod(fd, mode) < 0)
                 r = -errno;
-        return r < 0 ? tree_fail(err, r, "write", path) : 0;
+        return r < 0 ? root_fail(err, r, "write", path) : 0;
 }
 
-int tree_append(int root, const char *path, const char *text, Error *err) {
-        _cleanup_close_ int fd = tree_open(root, path, O_WRONLY | O_APPEND | O_CREAT);
+int root_append(int root, const char *path, const char *text, Error *err) {
+        _cleanup_close_ int fd = root_open(root, path, O_WRONLY | O_APPEND | O_CREAT);
         int r = fd < 0 ? fd : io_write_all(fd, text, strlen(text));
 
-        return r < 0 ? tree_fail(err, r, "append to", path) : 0;
+        return r < 0 ? root_fail(err, r, "append to", path) : 0;
 }
 
-int tree_read(int root, const char *path, size_t max, char **ret, Error *err) {
-        _cleanup_close_ int fd = tree_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+int root_read(int root, const char *path, size_t max, char **ret, Error *err) {
+        _cleanup_close_ int fd = root_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
         _cleanup_free_ char *text = NULL;
         struct stat st;
         size_t used = 0;
 
         if (fd < 0 || fstat(fd, &st) < 0)
-                return tree_fail(err, fd < 0 ? fd : -errno, "read", path);
+                return root_fail(err, fd < 0 ? fd : -errno, "read", path);
         if (!S_ISREG(st.st_mode) || (uint64_t) st.st_size > max)
                 return error_set(err, ERR_INVALID, "%s in the image is no regular file of at most %zu bytes", path, max);
         text = malloc((size_t) st.st_size + 1);
         if (!text)
-                return tree_fail(err, ENOMEM, "read", path);
+                return root_fail(err, ENOMEM, "read", path);
         while (used < (size_t) st.st_size) {
                 ssize_t n = read(fd, text + used, (size_t) st.st_size - used);
                 if (n < 0)
-                        return tree_fail(err, errno, "read", path);
+                        return root_fail(err, errno, "read", path);
                 if (n == 0)
                         break;
                 used += (size_t) n;
@@ -119,10 +119,10 @@ static int remove_content(int dir, const char *path, Error *err) {
                 free(names[i]);
         }
         free(names);
-        return r < 0 ? tree_fail(err, r, "empty", path) : 0;
+        return r < 0 ? root_fail(err, r, "empty", path) : 0;
 }
 
-int tree_remove(int root, const char *path, Error *err) {
+int root_remove(int root, const char *path, Error *err) {
         _cleanup_free_ char *copy = strdup(path);
         size_t n = strlen(path);
         bool content = n > 2 && strcmp(path + n - 2, "/*") == 0;
@@ -130,54 +130,54 @@ int tree_remove(int root, const char *path, Error *err) {
         int r;
 
         if (!copy)
-                return tree_fail(err, ENOMEM, "remove", path);
+                return root_fail(err, ENOMEM, "remove", path);
         if (content) {
                 copy[n - 2] = 0;
-                _cleanup_close_ int dir = tree_open(root, copy, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+                _cleanup_close_ int dir = root_open(root, copy, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
                 return dir == -ENOENT || dir == -ELOOP || dir == -ENOTDIR ? 0
-                       : dir < 0                                          ? tree_fail(err, dir, "empty", copy)
+                       : dir < 0                                          ? root_fail(err, dir, "empty", copy)
                                                                           : remove_content(dir, copy, err);
         }
-        _cleanup_close_ int parent = tree_parent(root, copy, false, &name);
+        _cleanup_close_ int parent = root_parent(root, copy, false, &name);
         if (parent == -ENOENT || parent == -ENOTDIR)
                 return 0;
         r = parent < 0 ? parent : io_remove_tree(parent, name);
-        return r < 0 ? tree_fail(err, r, "remove", path) : 0;
+        return r < 0 ? root_fail(err, r, "remove", path) : 0;
 }
 
-int tree_symlink(int root, const char *target, const char *path, Error *err) {
+int root_symlink(int root, const char *target, const char *path, Error *err) {
         const char *name = NULL;
-        _cleanup_close_ int parent = tree_parent(root, path, true, &name);
+        _cleanup_close_ int parent = root_parent(root, path, true, &name);
 
         if (parent < 0)
-                return tree_fail(err, parent, "link", path);
+                return root_fail(err, parent, "link", path);
         if (unlinkat(parent, name, 0) < 0 && errno != ENOENT)
-                return tree_fail(err, errno, "replace", path);
-        return symlinkat(target, parent, name) < 0 ? tree_fail(err, errno, "link", path) : 0;
+                return root_fail(err, errno, "replace", path);
+        return symlinkat(target, parent, name) < 0 ? root_fail(err, errno, "link", path) : 0;
 }
 
-int tree_mkdir(int root, const char *path, mode_t mode, Error *err) {
+int root_mkdir(int root, const char *path, mode_t mode, Error *err) {
         const char *name = NULL;
-        _cleanup_close_ int parent = tree_parent(root, path, true, &name), fd = -EBADF;
+        _cleanup_close_ int parent = root_parent(root, path, true, &name), fd = -EBADF;
 
         if (parent < 0 || (mkdirat(parent, name, mode) < 0 && errno != EEXIST))
-                return tree_fail(err, parent < 0 ? parent : -errno, "make", path);
+                return root_fail(err, parent < 0 ? parent : -errno, "make", path);
         fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || fchmod(fd, mode) < 0)
-                return tree_fail(err, errno, "make", path);
+                return root_fail(err, errno, "make", path);
         return 0;
 }
 
-int tree_chown(int root, const char *path, uid_t uid, gid_t gid, Error *err) {
+int root_chown(int root, const char *path, uid_t uid, gid_t gid, Error *err) {
         const char *name = NULL;
-        _cleanup_close_ int parent = tree_parent(root, path, false, &name);
+        _cleanup_close_ int parent = root_parent(root, path, false, &name);
 
         if (parent < 0 || fchownat(parent, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
-                return tree_fail(err, parent < 0 ? parent : -errno, "change the owner of", path);
+                return root_fail(err, parent < 0 ? parent : -errno, "change the owner of", path);
         return 0;
 }
 
-int tree_check(int root, Error *err) {
+int root_check(int root, Error *err) {
         static const struct {
                 const char *name;
                 mode_t mode;
@@ -189,19 +189,19 @@ int tree_check(int root, Error *err) {
                 if (fstatat(root, rows[i].name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
                         if (errno != ENOENT || mkdirat(root, rows[i].name, rows[i].mode) < 0 ||
                             fchmodat(root, rows[i].name, rows[i].mode, 0) < 0)
-                                return tree_fail(err, errno, "make", rows[i].name);
+                                return root_fail(err, errno, "make", rows[i].name);
                 } else if (!S_ISDIR(st.st_mode))
                         return error_set(err, ERR_INVALID, "the image is refused: its /%s is no directory%s", rows[i].name,
                                          S_ISLNK(st.st_mode) ? " but a link" : "");
         }
-        init = tree_open(root, "/sbin/init", O_PATH);
+        init = root_open(root, "/sbin/init", O_PATH);
         if (init < 0 || fstat(init, &st) < 0 || !S_ISREG(st.st_mode) || !(st.st_mode & 0111))
                 return error_set(err, ERR_INVALID, "the image is refused: it has no executable /sbin/init");
         return 0;
 }
 
 static int remove_matching(int root, const char *dir, const char *prefix, Error *err) {
-        _cleanup_close_ int fd = tree_open(root, dir, O_RDONLY | O_DIRECTORY);
+        _cleanup_close_ int fd = root_open(root, dir, O_RDONLY | O_DIRECTORY);
         struct dirent **names = NULL;
         int n = fd < 0 ? 0 : scandirat(fd, ".", &names, NULL, NULL), r = 0;
 
@@ -211,7 +211,7 @@ static int remove_matching(int root, const char *dir, const char *prefix, Error 
                 free(names[i]);
         }
         free(names);
-        return r < 0 ? tree_fail(err, r, "clean", dir) : 0;
+        return r < 0 ? root_fail(err, r, "clean", dir) : 0;
 }
 
 // Removes files and links; directories stay, because services expect theirs (owner and mode are a package's).
@@ -234,7 +234,7 @@ static int remove_files(int dir, unsigned depth) {
         return r;
 }
 
-int tree_clean(int root, Error *err) {
+int root_clean(int root, Error *err) {
         static const char *const gone[] = {
                 "/dev/*", "/proc/*", "/sys/*", "/run/*", "/tmp/*", "/var/tmp/*", "/var/lib/apt/lists/*", "/var/cache/apt/*",
                 "/var/lib/dbus/machine-id", "/var/lib/systemd/random-seed", "/var/lib/systemd/credential.secret",
@@ -244,26 +244,26 @@ int tree_clean(int root, Error *err) {
                 "/etc/hostname", "/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/subuid-",
                 "/etc/subgid-", "/etc/.pwd.lock", "/root/.bash_history",
         };
-        _cleanup_close_ int log = tree_open(root, "/var/log", O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+        _cleanup_close_ int log = root_open(root, "/var/log", O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
         struct stat st;
         int r = log < 0 ? 0 : remove_files(log, 0);
 
         if (r < 0)
-                return tree_fail(err, r, "empty", "/var/log");
+                return root_fail(err, r, "empty", "/var/log");
         for (size_t i = 0; i < ELEMENTS(gone); i++) {
-                r = tree_remove(root, gone[i], err);
+                r = root_remove(root, gone[i], err);
                 if (r < 0)
                         return r;
         }
         r = remove_matching(root, "/etc/ssh", "ssh_host_", err);
         // Empty, not absent: systemd then makes a new one at each first start without asking first-boot questions.
         if (r >= 0 && fstatat(root, "etc/machine-id", &st, AT_SYMLINK_NOFOLLOW) == 0)
-                r = tree_write(root, "/etc/machine-id", "", 0444, err);
+                r = root_write(root, "/etc/machine-id", "", 0444, err);
         return r;
 }
 
 static int clamp_directory(int dir, time_t start, unsigned depth) {
-        const struct timespec times[2] = {{.tv_sec = TREE_EPOCH}, {.tv_sec = TREE_EPOCH}};
+        const struct timespec times[2] = {{.tv_sec = ROOT_EPOCH}, {.tv_sec = ROOT_EPOCH}};
         struct dirent **names = NULL;
         struct stat st;
         int n = scandirat(dir, ".", &names, NULL, NULL), r = n < 0 ? -errno : 0;
@@ -285,11 +285,11 @@ static int clamp_directory(int dir, time_t start, unsigned depth) {
         return r;
 }
 
-int tree_clamp_times(int root, time_t start, Error *err) {
-        const struct timespec times[2] = {{.tv_sec = TREE_EPOCH}, {.tv_sec = TREE_EPOCH}};
+int root_clamp_times(int root, time_t start, Error *err) {
+        const struct timespec times[2] = {{.tv_sec = ROOT_EPOCH}, {.tv_sec = ROOT_EPOCH}};
         int r = clamp_directory(root, start, 0);
 
         if (r >= 0 && futimens(root, times) < 0)
                 r = -errno;
-        return r < 0 ? tree_fail(err, r, "set times", "/") : 0;
+        return r < 0 ? root_fail(err, r, "set times", "/") : 0;
 }

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Template: the images of this host, their mounts, and the jobs that make new ones.
+//
+// On disk, below the state directory (root only): templates/DIGEST.erofs and templates/DIGEST.json, nothing else; names
+// are in the manifests. The file's name is the truth about its content: adoption hashes the bytes it keeps. A digest that
+// is not 64 hex digits never becomes a path: template_digest_path() is the one place that makes them.
+// hostd-build's output is a stranger's until it was adopted; scratch directories are build/ID.
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include <jansson.h>
+
+#include "base/clock.h"
+#include "build/manifest.h"
+
+typedef struct TemplateRegistry TemplateRegistry;
+
+typedef struct Template {
+        Manifest *manifest;
+        usec_t added;  // when it was adopted here; the newest of a name is what the name means
+        unsigned refs; // template_mount() minus template_unmount()
+        bool mounted;
+} Template;
+
+// `state_fd` is duplicated; `run_dir` is absolute (mounts go to RUN/templates/DIGEST). Removes what unfinished jobs left.
+int template_registry_new(int state_fd, const char *run_dir, TemplateRegistry **ret, Error *err);
+// Unmounts nothing: instances may live on.
+TemplateRegistry *template_registry_free(TemplateRegistry *registry);
+DEFINE_CLEANUP(TemplateRegistry, template_registry_free)
+
+// By name (the newest) or digest; NULL if absent. Borrowed until the registry changes.
+Template *template_find(TemplateRegistry *registry, const char *name_or_digest);
+size_t template_count(const TemplateRegistry *registry);
+Template *template_at(TemplateRegistry *registry, size_t index); // by name, then newest first
+// {"templates": [{name, digest, suite, built, size, newest, mounted}]}; NULL on OOM.
+json_t *template_list_json(TemplateRegistry *registry);
+json_t *template_show_json(const Template *template);
+// Reads the whole image again; slow, never in the event loop.
+int template_verify(TemplateRegistry *registry, const char *digest, Error *err);
+
+// `used`: digests that instances need (NULL-terminated, may be NULL).
+int template_delete(TemplateRegistry *registry, const char *name_or_digest, char *const *used, Error *err);
+// Deletes all but the newest of each name and those in use; ret_deleted gets the digests.
+int template_prune(TemplateRegistry *registry, char *const *used, char ***ret_deleted, Error *err);
+
+// Mounted already (by us, or by a hostd before us) is success. ret_path: caller frees.
+int template_mount(TemplateRegistry *registry, const char *digest, char **ret_path, Error *err);
+// The last reference unmounts. References are of this hostd only: after a restart each instance takes its own again.
+int template_unmount(TemplateRegistry *registry, const char *digest, Error *err);
+
+typedef struct TemplateBuildSpec {
+        const char *program; // NULL: the installed hostd-build
+        uid_t uid;           // of hostd-build, never 0
+        gid_t gid;
+        const char *recipe_text; // build
+        const char *suite;       // build: NULL for the recipe's own
+        const char *name;        // import
+        int input_fd;            // import: tar stream or directory; borrowed
+} TemplateBuildSpec;
+
+// One job: first hostd-build runs, then a child of hostd's copies and hashes the image. The event loop watches `pidfd` and
+// `out_fd`, which change in between (template_build_finish() returns 1).
+typedef struct TemplateJob {
+        TemplateRegistry *registry;
+        pid_t pid;
+        int pidfd, out_fd;
+        unsigned percent;
+        char text[256];  // what it does, printable
+        char id[17];     // scratch directory
+        bool adopting;
+        char line[1200]; // unfinished line of output
+        size_t line_used;
+        Error error;     // of an "error" line
+        Manifest *manifest;
+} TemplateJob;
+
+int template_build_start(TemplateRegistry *registry, const TemplateBuildSpec *spec, TemplateJob **ret, Error *err);
+// Takes what is there. 1: percent or text changed; 0: nothing new, or the end of file.
+int template_build_read(TemplateJob *job);
+// After waitpid(job->pid) gave `status`. 1: another child runs, watch it; 0: done, the template is in the registry.
+int template_build_finish(TemplateJob *job, int status, char ret_digest[DIGEST_TEXT_MAX], Error *err);
+// Kills what runs (and reaps it), removes the scratch directory.
+TemplateJob *template_job_free(TemplateJob *job);
+DEFINE_CLEANUP(TemplateJob, template_job_free)

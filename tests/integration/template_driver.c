@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Drives the template registry for templates.sh, as hostd does, but blocking:
+//   template_driver STATE RUN build PROGRAM UID GID RECIPE [SUITE] | import PROGRAM UID GID NAME < TAR
+//   template_driver STATE RUN list | show T | mount T | unmount T | delete T | prune | verify DIGEST
+#include <poll.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/io.h"
+#include "base/strv.h"
+#include "core/template.h"
+
+static int drive_job(TemplateRegistry *r, const TemplateBuildSpec *spec, Error *err) {
+        _cleanup_(template_job_freep) TemplateJob *job = NULL;
+        char digest[DIGEST_TEXT_MAX];
+        int k = template_build_start(r, spec, &job, err), status;
+
+        for (bool more = k >= 0; more;) {
+                struct pollfd p[] = {{.fd = job->pidfd, .events = POLLIN}, {.fd = job->out_fd, .events = POLLIN}};
+                if (poll(p, 2, -1) < 0)
+                        continue;
+                if (template_build_read(job) > 0)
+                        printf("%u %s\n", job->percent, job->text);
+                (void) fflush(stdout);
+                if (!p[0].revents)
+                        continue;
+                if (waitpid(job->pid, &status, 0) < 0)
+                        return error_set_errno(err, errno, "waitpid");
+                k = template_build_finish(job, status, digest, err);
+                more = k > 0;
+        }
+        if (k == 0)
+                printf("digest %s\n", digest);
+        return k;
+}
+
+static int drive_build(TemplateRegistry *r, char **argv, int argc, Error *err) {
+        bool build = strcmp(argv[0], "build") == 0;
+        _cleanup_free_ char *text = NULL;
+        TemplateBuildSpec spec = {.input_fd = STDIN_FILENO};
+
+        if (argc < 5)
+                return error_set(err, ERR_INVALID, "arguments are missing");
+        spec.program = argv[1];
+        spec.uid = (uid_t) strtoul(argv[2], NULL, 10);
+        spec.gid = (gid_t) strtoul(argv[3], NULL, 10);
+        spec.suite = argc > 5 ? argv[5] : NULL;
+        if (!build)
+                spec.name = argv[4];
+        else if (io_read_file(AT_FDCWD, argv[4], 1 << 18, &text, NULL) < 0)
+                return error_set(err, ERR_NOT_FOUND, "cannot read %s", argv[4]);
+        spec.recipe_text = text;
+        return drive_job(r, &spec, err);
+}
+
+static int drive_json(json_t *json) {
+        (void) json_dumpf(json, stdout, JSON_INDENT(1));
+        (void) printf("\n");
+        json_decref(json);
+        return 0;
+}
+
+static int drive_one(TemplateRegistry *r, const char *verb, const char *name, Error *err) {
+        _cleanup_free_ char *path = NULL;
+        Template *t = template_find(r, name);
+        int k;
+
+        if (strcmp(verb, "delete") == 0)
+                return template_delete(r, name, NULL, err);
+        if (strcmp(verb, "verify") == 0)
+                return template_verify(r, name, err);
+        if (!t)
+                return error_set(err, ERR_NOT_FOUND, "there is no such template");
+        if (strcmp(verb, "show") == 0)
+                return drive_json(template_show_json(t));
+        k = template_mount(r, t->manifest->digest, &path, err);
+        if (k >= 0 && strcmp(verb, "unmount") == 0)
+                return template_unmount(r, t->manifest->digest, err);
+        if (k >= 0)
+                printf("%s\n", path);
+        return k;
+}
+
+static int drive(TemplateRegistry *r, char **argv, int argc, Error *err) {
+        _cleanup_strv_ char **deleted = NULL;
+        int k;
+
+        if (strcmp(argv[0], "build") == 0 || strcmp(argv[0], "import") == 0)
+                return drive_build(r, argv, argc, err);
+        if (strcmp(argv[0], "list") == 0)
+                return drive_json(template_list_json(r));
+        if (strcmp(argv[0], "prune") == 0) {
+                k = template_prune(r, NULL, &deleted, err);
+                for (size_t i = 0; i < strv_length(deleted); i++)
+                        printf("%s\n", deleted[i]);
+                return k;
+        }
+        return argc > 1 ? drive_one(r, argv[0], argv[1], err) : error_set(err, ERR_INVALID, "arguments are missing");
+}
+
+int main(int argc, char **argv) {
+        _cleanup_(template_registry_freep) TemplateRegistry *r = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        int fd = argc > 3 ? open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1, k;
+
+        if (fd < 0) {
+                fprintf(stderr, "usage: template_driver STATE RUN VERB …\n");
+                return 2;
+        }
+        k = template_registry_new(fd, argv[2], &r, &err);
+        if (k >= 0)
+                k = drive(r, argv + 3, argc - 3, &err);
+        if (k < 0)
+                printf("error %s\n", error_message(&err, k));
+        return k < 0;
+}
