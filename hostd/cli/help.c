@@ -22,7 +22,7 @@ static void print_option_name(FILE *f, const Param *p) {
 void help_method(FILE *f, const Method *method) {
         _cleanup_free_ char *usage = args_usage(method);
 
-        fprintf(f, "Usage: hostctl %s%s%s [OPTION...]\n\n%s.\n", method->words, usage && *usage ? " " : "", usage ?: "", method->doc);
+        fprintf(f, "Usage: hostctl %s [OPTION...]%s%s\n\n%s.\n", method->words, usage && *usage ? " " : "", usage ?: "", method->doc);
         if (method->manual)
                 fprintf(f, "\n%s\n", method->manual);
         fputs("\n", f);
