@@ -4,9 +4,10 @@
 // Layout below a prefix P (relative to each hierarchy's mount): P/{monitor, box/{payload, guest, commands/ID}}. Under systemd P is
 // "hostd.slice/hostd-instance@NAME.service" and hostd also empties the unit's own group into P/run; elsewhere P is
 // "hostd/iNNNN-gG" with a start generation, because liblxc leaves parents behind on v1. Limits live on `box` (never on P, which
-// systemd rewrites). pids are split so that the helper and commands work in a bombed instance: payload gets 3/4 of the
-// limit, commands 1/4 less the helper's 64, guest 64 (see cgroup_split_pids()).
-// On a hybrid machine the same calls also write the v1 files of memory, pids, cpu and cpuacct; freeze and kill are always v2.
+// systemd rewrites). pids are split so that the helper and commands work in a bombed instance, see cgroup_split_pids().
+// `monitor` and `payload` are made by liblxc, which refuses a group that exists: cgroup_box_create() leaves them out, and
+// cgroup_box_apply() has to be called once more after the start, when `payload` can get its share.
+// On a hybrid machine the same calls also write the v1 files of memory, pids and cpu; freeze, kill and CPU time are always v2.
 // All functions are synchronous and short; every write is read back and compared.
 #pragma once
 
@@ -16,11 +17,13 @@
 typedef struct CgroupHost CgroupHost; // what the machine offers; immutable after the probe
 typedef struct CgroupBox CgroupBox;   // one instance's tree, held by directory descriptors
 
-// `root` is "/sys/fs/cgroup" (or a test's). Reads mountinfo only below it.
+// `root` is "/sys/fs/cgroup" (or a test's). ERR_UNAVAILABLE where there is no cgroup v2 at all.
 int cgroup_host_new(const char *root, CgroupHost **ret, Error *err);
 CgroupHost *cgroup_host_free(CgroupHost *host);
 DEFINE_CLEANUP(CgroupHost, cgroup_host_free)
 bool cgroup_host_is_unified(const CgroupHost *host); // cgroup v2 with controllers, no v1
+// Names the disk whose io is limited: a descriptor of /var/lib/hostd. Without it io limits cannot be enforced.
+int cgroup_host_set_disk(CgroupHost *host, int dirfd, Error *err);
 // Whether a limit can be enforced here; *ret_reason (static) says why not.
 bool cgroup_host_can(const CgroupHost *host, LimitId id, const char **ret_reason);
 
@@ -35,18 +38,24 @@ int cgroup_box_remove(CgroupBox *box, Error *err);
 // Writes all cgroup limits of `limits`, reads back, compares. Lowering memory below use is refused (ERR_BUSY, with both
 // numbers) unless `force`. `allow_degraded` holds limit keys that may be skipped where the machine cannot enforce them;
 // others give ERR_DEGRADED naming the key.
+// A failure puts back what was there before. On v1 the kernel itself refuses what it cannot reclaim, `force` or not.
 int cgroup_box_apply(CgroupBox *box, const Limits *limits, char *const *allow_degraded, bool force, Error *err);
 // The limits as the kernel has them now (cgroup rows only).
 int cgroup_box_read(CgroupBox *box, Limits *ret, Error *err);
 
+// How `pids` is divided. 512 give payload 384, commands 64, guest 64.
+typedef struct CgroupPids { uint64_t payload, commands, guest; } CgroupPids;
+CgroupPids cgroup_split_pids(uint64_t pids);
+
 typedef struct CgroupUsage {
         uint64_t memory_bytes, memory_peak_bytes, swap_bytes, pids, cpu_usec, throttled_usec, oom_kills;
-        uint64_t io_read_bytes, io_write_bytes; // UINT64_MAX where unknown
+        uint64_t io_read_bytes, io_write_bytes;
+        // Each is UINT64_MAX where unknown: io on hybrid, pids of a command on hybrid, the peak before Linux 5.19.
 } CgroupUsage;
 int cgroup_box_usage(CgroupBox *box, CgroupUsage *ret, Error *err);
 
 // Which part of the box a pid is put into. CGROUP_LOGIN is a child of payload, from where the guest's systemd may move it on.
-typedef enum CgroupPart { CGROUP_PAYLOAD, CGROUP_GUEST, CGROUP_LOGIN, CGROUP_MONITOR } CgroupPart;
+typedef enum CgroupPart { CGROUP_PAYLOAD, CGROUP_GUEST, CGROUP_LOGIN, CGROUP_MONITOR, _CGROUP_PART_MAX } CgroupPart;
 int cgroup_box_attach(CgroupBox *box, CgroupPart part, pid_t pid, Error *err);
 // True if `pid` is in this box (any part) according to /proc/PID/cgroup.
 bool cgroup_box_has(CgroupBox *box, pid_t pid);
@@ -64,7 +73,8 @@ bool cgroup_box_is_frozen(CgroupBox *box);
 int cgroup_box_kill(CgroupBox *box); // everything below box at once, after pids.max = 0
 bool cgroup_box_is_populated(CgroupBox *box);
 // A descriptor that polls ready (EPOLLPRI or EPOLLIN, see ret_events) when the box had an OOM kill; the caller then reads
-// cgroup_box_usage() and, for the name of the victim, what the kernel gives. Owned by the caller.
+// cgroup_box_usage() (the count may follow the event by some milliseconds) and, for the victim, oom.h. Read the descriptor
+// empty each time (at most 4096 bytes per read; it is non-blocking). v1 tells of the box's own limit only. Owned by the caller.
 int cgroup_box_oom_fd(CgroupBox *box, int *ret_fd, uint32_t *ret_events, Error *err);
 
 // Below "hostd/" (or hostd.slice): prefixes that exist on any hierarchy. For leaks and the sweep at start.

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Cgroup state: freeze, kill and the watch for OOM kills. Always cgroup v2, except that v1's memory tells of its own OOM.
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+
+#include "quotas/cgroup_private.h"
+
+static int state_event(CgroupBox *box, const char *group, const char *key, uint64_t *ret) {
+        char text[512];
+        int r = cgroup_read(box->fds[CGROUP_V2], group, "cgroup.events", text, sizeof(text));
+
+        return r < 0 ? r : cgroup_find_number(text, key, ret);
+}
+
+static int state_wait_frozen(CgroupBox *box, const char *group, bool frozen, usec_t deadline) {
+        char path[64], text[512];
+        uint64_t now;
+
+        (void) snprintf(path, sizeof(path), "%s/cgroup.events", group);
+        _cleanup_close_ int fd = openat(box->fds[CGROUP_V2], path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+                return -errno;
+        for (;;) {
+                struct pollfd p = {fd, POLLPRI, 0};
+                ssize_t n = pread(fd, text, sizeof(text) - 1, 0); // also arms the poll
+                if (n < 0)
+                        return -errno;
+                text[n] = 0;
+                if (cgroup_find_number(text, "frozen", &now) == 0 && (now != 0) == frozen)
+                        return 0;
+                usec_t t = clock_monotonic();
+                if (t >= deadline)
+                        return -ETIMEDOUT;
+                (void) poll(&p, 1, (int) MIN2((deadline - t) / USEC_PER_MSEC + 1, 1000ULL));
+        }
+}
+
+int cgroup_box_freeze(CgroupBox *box, bool frozen, usec_t timeout, Error *err) {
+        static const char *const groups[] = {"payload", "commands"};
+        usec_t now = clock_monotonic(), deadline = timeout > USEC_INFINITY - now ? USEC_INFINITY : now + timeout;
+        int r = 0;
+
+        if (!cgroup_exists(box->fds[CGROUP_V2], "payload"))
+                return error_set(err, ERR_BUSY, "the instance is not running");
+        for (size_t i = 0; i < ELEMENTS(groups) && r == 0; i++)
+                r = cgroup_write(box->fds[CGROUP_V2], groups[i], "cgroup.freeze", frozen ? "1" : "0");
+        for (size_t i = 0; i < ELEMENTS(groups) && r == 0; i++)
+                r = state_wait_frozen(box, groups[i], frozen, deadline);
+        if (r == 0)
+                return 0;
+        // Half frozen is the worst of all states: go back to running.
+        for (size_t i = 0; i < ELEMENTS(groups); i++)
+                (void) cgroup_write(box->fds[CGROUP_V2], groups[i], "cgroup.freeze", "0");
+        if (r == -ETIMEDOUT)
+                return error_set(err, ERR_TIMEOUT, "%s took too long: a process sits in the kernel and does not let go",
+                                 frozen ? "freezing" : "thawing");
+        return error_set_errno(err, r, "%s", frozen ? "freezing" : "thawing");
+}
+
+bool cgroup_box_is_frozen(CgroupBox *box) {
+        uint64_t frozen;
+
+        return state_event(box, "payload", "frozen", &frozen) == 0 && frozen;
+}
+
+bool cgroup_box_is_populated(CgroupBox *box) {
+        uint64_t populated;
+
+        return state_event(box, "", "populated", &populated) == 0 && populated;
+}
+
+int cgroup_box_kill(CgroupBox *box) {
+        int pids = box->host->unified ? box->fds[CGROUP_V2] : box->fds[CGROUP_PIDS];
+        int r;
+
+        // cgroup.kill also catches who is just being forked; the limit stops those who would come in by attach.
+        if (pids >= 0)
+                (void) cgroup_write(pids, "", "pids.max", "0");
+        r = cgroup_write(box->fds[CGROUP_V2], "", "cgroup.kill", "1");
+        return r == -ENOENT || r == -ENODEV ? 0 : r; // the group is gone, and nobody is in it
+}
+
+static int state_watch_v1(CgroupBox *box, Error *err) {
+        _cleanup_close_ int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), control = -EBADF;
+        char text[48];
+        int r;
+
+        if (event < 0)
+                return error_set_errno(err, errno, "watching for OOM");
+        control = openat(box->fds[CGROUP_MEMORY], "memory.oom_control", O_RDONLY | O_CLOEXEC);
+        if (control < 0)
+                return error_set_errno(err, errno, "watching for OOM: memory.oom_control");
+        (void) snprintf(text, sizeof(text), "%d %d", event, control);
+        r = cgroup_write(box->fds[CGROUP_MEMORY], "", "cgroup.event_control", text);
+        if (r < 0)
+                return error_set_errno(err, r, "watching for OOM: cgroup.event_control");
+        return TAKE_FD(event);
+}
+
+static int state_watch_v2(CgroupBox *box, Error *err) {
+        _cleanup_close_ int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+        char path[64];
+
+        if (fd < 0)
+                return error_set_errno(err, errno, "watching for OOM");
+        // inotify has no "at" form; the magic link of our own descriptor is one.
+        (void) snprintf(path, sizeof(path), "/proc/self/fd/%d/memory.events", box->fds[CGROUP_V2]);
+        if (inotify_add_watch(fd, path, IN_MODIFY) < 0)
+                return error_set_errno(err, errno, "watching for OOM: memory.events");
+        return TAKE_FD(fd);
+}
+
+int cgroup_box_oom_fd(CgroupBox *box, int *ret_fd, uint32_t *ret_events, Error *err) {
+        int fd;
+
+        if (!box->host->unified && box->fds[CGROUP_MEMORY] < 0)
+                return error_set(err, ERR_DEGRADED, "there is no memory controller to watch");
+        fd = box->host->unified ? state_watch_v2(box, err) : state_watch_v1(box, err);
+        if (fd < 0)
+                return fd;
+        *ret_fd = fd;
+        *ret_events = EPOLLIN;
+        return 0;
+}
