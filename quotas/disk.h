@@ -19,15 +19,21 @@ typedef struct DiskHost {
         char reason[160];   // why not, and the fix
 } DiskHost;
 
+// Makes a small probe directory below root_fd, writes over its limit and removes it: what it reports was seen to hold.
 int disk_host_probe(int root_fd, DiskHost *ret, Error *err);
+// Switches quotas on where that is possible on a mounted file system (btrfs). Blocks while what exists is counted. The probe tells
+// whether it helped.
+int disk_host_enable(int root_fd, Error *err);
 int disk_host_space(const DiskHost *host, uint64_t *ret_total, uint64_t *ret_free);
 
 // path is relative to root_fd ("instances/NAME"). UINT64_MAX: no limit. project_id: unique, > 0, unused on btrfs.
+// A limit that this host cannot enforce is ERR_DEGRADED; whoever is allowed to go without passes UINT64_MAX.
 int disk_create(const DiskHost *host, const char *path, uint32_t project_id, uint64_t bytes, uint64_t inodes, Error *err);
 int disk_set(const DiskHost *host, const char *path, uint32_t project_id, uint64_t bytes, uint64_t inodes, Error *err);
 typedef struct DiskUsage { uint64_t bytes, bytes_max, inodes, inodes_max; } DiskUsage; // UINT64_MAX: unknown or no limit
 int disk_usage(const DiskHost *host, const char *path, uint32_t project_id, DiskUsage *ret, Error *err);
 int disk_remove(const DiskHost *host, const char *path, const char *trash_name, Error *err); // absent is success
 // Blocks until the space is back (btrfs: the cleaner passed). For a forked child.
+// The project id is read from the tree itself and its limits are taken back.
 int disk_purge(const DiskHost *host, const char *trash_name, Error *err);
 int disk_trash_list(const DiskHost *host, char ***ret);
