@@ -261,7 +261,7 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_INSTANCE_LOG] = {I "Log", "log", VIEW, SPECIAL, 0, params_log, .doc = "Show the console log of an instance"},
         [METHOD_COMMAND_EXEC] = {"io.hostd.Command.Exec", "exec", OPERATE, MUTATES | MORE | SPECIAL, 3, params_exec, .doc = "Run a command in an instance"},
         [METHOD_COMMAND_SHELL] = {"io.hostd.Command.Shell", "shell", OPERATE, MUTATES | MORE | SPECIAL, 3, params_shell, .doc = "Open a login shell in an instance"},
-        [METHOD_COMMAND_ATTACH] = {"io.hostd.Command.Attach", "command wait", OPERATE, MORE | SPECIAL, 0, params_command_id, .doc = "Wait for a running command"},
+        [METHOD_COMMAND_ATTACH] = {"io.hostd.Command.Attach", "command wait", OPERATE, MUTATES | MORE | SPECIAL, 0, params_command_id, .doc = "Wait for a running command"},
         [METHOD_COMMAND_SIGNAL] = {"io.hostd.Command.Signal", "command signal", OPERATE, MUTATES, 0, params_command_signal, .doc = "Send a signal to a running command"},
         [METHOD_COMMAND_LIST] = {"io.hostd.Command.List", "command list", VIEW, 0, 0, params_command_list, "commands", columns_command, "List running commands"},
         [METHOD_FILE_PUSH] = {"io.hostd.File.Push", "file push", OPERATE, MUTATES | SPECIAL, 1, params_push, .doc = "Copy a file or tree into an instance"},

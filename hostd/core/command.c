@@ -414,6 +414,10 @@ static int command_deliver_later(sd_event_source *source, void *userdata) {
         return 0;
 }
 
+bool command_is_awaited(const Command *command) {
+        return command->done != NULL;
+}
+
 int command_attach(Command *command, CommandDoneFn done, void *userdata) {
         if (!command->orphan || command->done)
                 return -EBUSY;

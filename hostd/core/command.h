@@ -64,6 +64,7 @@ Command *command_find(CommandManager *manager, const char *id);
 Command *command_next(CommandManager *manager, Command *after);  // NULL: the first; in order of start; only running ones
 int command_signal(Command *command, int signal, Error *err);    // SIGKILL kills the whole cgroup
 void command_detach(Command *command); // its client died: no callback any more, all of it is killed
+bool command_is_awaited(const Command *command); // somebody gets its record
 // A client (again) waits for a restored command; -EBUSY if somebody does.
 int command_attach(Command *command, CommandDoneFn done, void *userdata);
 

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Doctor: see doctor.h. Each probe is a small function that looks at the kernel, not at what we believe we set.
+#include "core/doctor.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/io.h"
+
+#define APPARMOR_PROFILE "hostd-instance"
+#define APPARMOR_PROFILES "/sys/kernel/security/apparmor/profiles"
+
+typedef enum ProtectionState { PROTECTION_ENFORCED, PROTECTION_DEGRADED, PROTECTION_MISSING } ProtectionState;
+
+static const char *const protection_state_names[] = {"enforced", "degraded", "missing"};
+
+typedef struct Finding {
+        ProtectionState state;
+        char detail[256], fix[256];
+} Finding;
+
+typedef struct Protection {
+        const char *name; // what allow_degraded takes
+        bool blocks;      // its absence refuses a start
+        void (*probe)(Manager *manager, Finding *finding);
+} Protection;
+
+#define FOUND(finding, found_state, found_fix, ...)                                            \
+        do {                                                                                    \
+                (finding)->state = (found_state);                                               \
+                snprintf((finding)->detail, sizeof((finding)->detail), __VA_ARGS__);            \
+                snprintf((finding)->fix, sizeof((finding)->fix), "%s", (found_fix));            \
+        } while (0)
+
+const char *doctor_apparmor_profile(Manager *manager) {
+        _cleanup_free_ char *profiles = NULL;
+
+        if (io_read_file(AT_FDCWD, APPARMOR_PROFILES, 1 << 20, &profiles, NULL) < 0)
+                return NULL;
+        for (const char *p = profiles; (p = strstr(p, APPARMOR_PROFILE " (enforce)")); p++)
+                if (p == profiles || p[-1] == '\n')
+                        return APPARMOR_PROFILE;
+        return NULL;
+}
+
+static void probe_apparmor(Manager *m, Finding *f) {
+        if (doctor_apparmor_profile(m))
+                FOUND(f, PROTECTION_ENFORCED, "", "profile %s is loaded and enforcing", APPARMOR_PROFILE);
+        else if (access("/sys/module/apparmor", F_OK) < 0)
+                FOUND(f, PROTECTION_MISSING, "boot a kernel with AppArmor, or allow \"apparmor\"", "this kernel has no AppArmor");
+        else
+                FOUND(f, PROTECTION_MISSING, "apparmor_parser -r /etc/apparmor.d/hostd-instance", "profile %s is not loaded", APPARMOR_PROFILE);
+}
+
+static void probe_userns(Manager *m, Finding *f) {
+        unsigned long long max = 0;
+
+        if (io_read_u64(AT_FDCWD, "/proc/sys/user/max_user_namespaces", &max) < 0 || max < 64)
+                FOUND(f, PROTECTION_MISSING, "sysctl user.max_user_namespaces=65536", "user namespaces are limited to %llu", max);
+        else
+                FOUND(f, PROTECTION_ENFORCED, "", "every instance has a user namespace of its own");
+}
+
+static void probe_ids(Manager *m, Finding *f) {
+        FOUND(f, PROTECTION_ENFORCED, "", "host ids %u..%llu, %u per instance, never shared", m->pool.base,
+              (unsigned long long) m->pool.base + m->pool.count - 1, SLOT_IDS);
+}
+
+static void probe_state_dir(Manager *m, Finding *f) {
+        struct stat st;
+
+        // Files of instances have their inside owner on disk: a setuid root file of a guest is one for any local user who can reach it.
+        if (fstat(m->state_fd, &st) < 0 || st.st_uid != 0 || (st.st_mode & 077))
+                FOUND(f, PROTECTION_MISSING, "chown root:root and chmod 0700 the directory", "%s can be entered by others", m->paths.state);
+        else
+                FOUND(f, PROTECTION_ENFORCED, "", "%s is 0700 and root's", m->paths.state);
+}
+
+static void probe_disk(Manager *m, Finding *f) {
+        if (m->disk.bytes)
+                FOUND(f, PROTECTION_ENFORCED, "", "disk limits are kept by the file system");
+        else
+                FOUND(f, PROTECTION_MISSING, "put the state directory on xfs or ext4 with prjquota, or on btrfs with quotas", "%.200s", m->disk.reason);
+}
+
+static void probe_inodes(Manager *m, Finding *f) {
+        if (m->disk.inodes)
+                FOUND(f, PROTECTION_ENFORCED, "", "inode limits are kept by the file system");
+        else if (m->disk.kind == DISK_BTRFS)
+                FOUND(f, PROTECTION_DEGRADED, "none needed: small files count against the disk limit", "btrfs has no inode limit");
+        else
+                FOUND(f, PROTECTION_MISSING, "put the state directory on xfs or ext4 with prjquota", "%.200s", m->disk.reason);
+}
+
+static void probe_network(Manager *m, Finding *f) {
+        _cleanup_strv_ char **problems = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = network_doctor(m->network, &problems, &err);
+
+        if (r < 0)
+                FOUND(f, PROTECTION_MISSING, "see the journal of hostd", "%s", error_message(&err, r));
+        else if (problems)
+                FOUND(f, PROTECTION_DEGRADED, "", "%s", problems[0]);
+        else
+                FOUND(f, PROTECTION_ENFORCED, "", "the table is present; forwarding is closed without it");
+}
+
+static void probe_seccomp(Manager *m, Finding *f) {
+        if (access("/proc/sys/kernel/seccomp/actions_avail", F_OK) < 0)
+                FOUND(f, PROTECTION_MISSING, "boot a kernel with seccomp filters", "this kernel has no seccomp filters");
+        else
+                FOUND(f, PROTECTION_ENFORCED, "", "a deny list is loaded into every instance");
+}
+
+static void probe_kill(Manager *m, Finding *f) {
+        if (access("/sys/fs/cgroup/cgroup.controllers", F_OK) < 0 && access("/sys/fs/cgroup/unified/cgroup.controllers", F_OK) < 0)
+                FOUND(f, PROTECTION_MISSING, "boot with cgroup v2 mounted", "there is no cgroup v2 hierarchy to freeze and kill with");
+        else if (!cgroup_host_is_unified(m->cgroup))
+                FOUND(f, PROTECTION_DEGRADED, "boot with systemd.unified_cgroup_hierarchy=1", "hybrid cgroups: memory, pids and cpu are limited through v1");
+        else
+                FOUND(f, PROTECTION_ENFORCED, "", "cgroup v2");
+}
+
+static void probe_config(Manager *m, Finding *f) {
+        if (m->config_error)
+                FOUND(f, PROTECTION_DEGRADED, "correct the file, then: hostctl apply", "the files are not in force: %.200s", m->config_error);
+        else
+                FOUND(f, PROTECTION_ENFORCED, "", "the files in %s are in force", m->paths.etc);
+}
+
+static void probe_audit(Manager *m, Finding *f) {
+        FOUND(f, PROTECTION_ENFORCED, "", "each change is on disk before its answer; check with: hostctl audit verify");
+}
+
+static const Protection protections[] = {
+        {"user-namespaces", true, probe_userns}, {"id-ranges", true, probe_ids},     {"state-directory", true, probe_state_dir},
+        {"cgroups", false, probe_kill},          {"disk", true, probe_disk},         {"inodes", false, probe_inodes},
+        {"apparmor", true, probe_apparmor},      {"seccomp", true, probe_seccomp},   {"network", true, probe_network},
+        {"configuration", false, probe_config},  {"audit", true, probe_audit},
+};
+
+int doctor_allowed(Manager *m, const InstanceConfig *config, char ***ret, Error *err) {
+        _cleanup_strv_ char **all = strv_copy(m->desired->host.allow_degraded);
+
+        for (char **p = config ? config->allow_degraded : NULL; p && *p; p++)
+                if (strv_append(&all, *p) < 0)
+                        return error_set_errno(err, ENOMEM, "cannot read allow_degraded");
+        *ret = TAKE_PTR(all);
+        return 0;
+}
+
+static bool limit_wanted(const InstanceConfig *config, LimitId id) {
+        return id == LIMIT_CPU_PIN ? config->limits.cpu_pin != NULL : config->limits.value[id] != LIMIT_UNSET;
+}
+
+static int check_limits(Manager *m, const InstanceConfig *config, char *const *allowed, Error *err) {
+        for (LimitId id = 0; id < _LIMIT_MAX; id++) {
+                const LimitRow *row = limit_row(id);
+                const char *reason = NULL;
+
+                if (row->where != LIMIT_WHERE_CGROUP || !limit_wanted(config, id) || cgroup_host_can(m->cgroup, id, &reason))
+                        continue;
+                if (!strv_contains(allowed, row->key))
+                        return error_set(err, ERR_DEGRADED, "limit \"%s\" cannot be enforced on this host (%s): unset it or name it in allow_degraded",
+                                         row->key, reason ?: "no controller");
+        }
+        if (config->limits.value[LIMIT_INODES] != LIMIT_UNSET && !m->disk.inodes && !strv_contains(allowed, "inodes"))
+                return error_set(err, ERR_DEGRADED, "limit \"inodes\" cannot be enforced on this host: unset it or name it in allow_degraded");
+        return 0;
+}
+
+int doctor_check_start(Manager *m, const InstanceConfig *config, Error *err) {
+        _cleanup_strv_ char **allowed = NULL;
+        int r = doctor_allowed(m, config, &allowed, err);
+
+        if (r < 0)
+                return r;
+        for (size_t i = 0; i < ELEMENTS(protections); i++) {
+                Finding finding = {0};
+                if (!protections[i].blocks || strv_contains(allowed, protections[i].name))
+                        continue;
+                protections[i].probe(m, &finding);
+                if (finding.state == PROTECTION_MISSING)
+                        return error_set(err, ERR_DEGRADED, "protection \"%s\" is missing (%s): %s, or name it in allow_degraded", protections[i].name,
+                                         finding.detail, finding.fix);
+        }
+        return check_limits(m, config, allowed, err);
+}
+
+static int report_row(json_t *list, const char *name, const Finding *finding, bool allowed) {
+        return json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:b}", "protection", name, "state",
+                                                     protection_state_names[finding->state], "detail", finding->detail, "fix", finding->fix,
+                                                     "allowed", allowed));
+}
+
+json_t *doctor_report(Manager *m, unsigned *ret_bad) {
+        char *const *allowed = m->desired->host.allow_degraded;
+        json_t *list = json_array();
+        unsigned bad = 0;
+
+        for (size_t i = 0; list && i < ELEMENTS(protections); i++) {
+                Finding finding = {0};
+                bool ok = strv_contains(allowed, protections[i].name);
+                protections[i].probe(m, &finding);
+                bad += finding.state == PROTECTION_MISSING && !ok;
+                (void) report_row(list, protections[i].name, &finding, ok);
+        }
+        for (LimitId id = 0; list && id < _LIMIT_MAX; id++) {
+                const LimitRow *row = limit_row(id);
+                const char *reason = NULL;
+                Finding finding = {0};
+                if (row->where != LIMIT_WHERE_CGROUP)
+                        continue;
+                _cleanup_free_ char *name = NULL;
+                if (asprintf(&name, "limit %s", row->key) < 0)
+                        continue;
+                if (cgroup_host_can(m->cgroup, id, &reason))
+                        FOUND(&finding, PROTECTION_ENFORCED, "", "%s", cgroup_host_is_unified(m->cgroup) ? row->v2_file : "through the v1 hierarchy");
+                else
+                        FOUND(&finding, PROTECTION_DEGRADED, "instances that set it do not start unless allow_degraded names it", "%s", reason ?: "no controller");
+                (void) report_row(list, name, &finding, strv_contains(allowed, row->key));
+        }
+        if (ret_bad)
+                *ret_bad = bad;
+        return list;
+}

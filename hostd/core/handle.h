@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Handlers, instances: from a checked request to the verbs of lifecycle.h and instance.h.
+#pragma once
+
+#include "core/request.h"
+
+// instance
+void handle_create(Request *request);
+void handle_launch(Request *request);
+void handle_start(Request *request);
+void handle_stop(Request *request);
+void handle_restart(Request *request);
+void handle_pause(Request *request);
+void handle_resume(Request *request);
+void handle_delete(Request *request);
+void handle_rebuild(Request *request);
+// show
+void handle_list(Request *request);
+void handle_show(Request *request);
+void handle_console(Request *request);
+void handle_log(Request *request);
+// command, file
+void handle_exec(Request *request);
+void handle_shell(Request *request);
+void handle_command_attach(Request *request);
+void handle_command_signal(Request *request);
+void handle_command_list(Request *request);
+void handle_file_push(Request *request);
+void handle_file_pull(Request *request);
+void handle_file_list(Request *request);
+void handle_file_remove(Request *request);
+// template
+void handle_template_build(Request *request);
+void handle_template_import(Request *request);
+void handle_template_list(Request *request);
+void handle_template_show(Request *request);
+void handle_template_delete(Request *request);
+void handle_template_prune(Request *request);
+// config
+void handle_set(Request *request);
+void handle_unset(Request *request);
+void handle_label(Request *request);
+void handle_config_log(Request *request);
+void handle_config_diff(Request *request);
+void handle_config_rollback(Request *request);
+void handle_apply(Request *request);
+// policy, network
+void handle_policy_list(Request *request);
+void handle_policy_show(Request *request);
+void handle_policy_set(Request *request);
+void handle_policy_delete(Request *request);
+void handle_policy_check(Request *request);
+void handle_network_show(Request *request);
+// host
+void handle_carve(Request *request);
+void handle_doctor(Request *request);
+void handle_leaks(Request *request);
+void handle_info(Request *request);
+void handle_events(Request *request);
+void handle_audit_verify(Request *request);
+void handle_audit_tail(Request *request);
+void handle_audit_query(Request *request);
+void handle_warning_list(Request *request);
+void handle_warning_clear(Request *request);
+
+// Commits what the request wrote, named after its words and target; holds the request until git is done.
+void handle_commit(Request *request);
+// The file of a new instance; caller frees both. Shared by create and carve.
+typedef struct NewInstance { char *text; InstanceConfig *config; } NewInstance;
+void new_instance_done(NewInstance *instance);
+int new_instance_make(Manager *manager, const char *name, const json_t *parameters, NewInstance *ret, Error *err);
+// new_instance_make() + lifecycle_create() + reload.
+int new_instance_create(Manager *manager, const char *name, const json_t *parameters, Instance **ret, Error *err);

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Handlers, commands and files: only pipes and ptys that the caller made enter a guest, and only by this way.
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "base/log.h"
+#include "core/command.h"
+#include "core/guest_link.h"
+#include "core/handle.h"
+
+#define PTS_MAJOR_FIRST 136
+#define PTS_MAJOR_LAST 143
+
+// A descriptor of anything else would carry the caller's terminal, a directory or a file of the host into the guest.
+static bool fd_may_enter(int fd) {
+        struct stat st;
+
+        if (fstat(fd, &st) < 0)
+                return false;
+        if (S_ISFIFO(st.st_mode))
+                return true;
+        return S_ISCHR(st.st_mode) && major(st.st_rdev) >= PTS_MAJOR_FIRST && major(st.st_rdev) <= PTS_MAJOR_LAST;
+}
+
+bool request_fds_allowed(Request *request) {
+        for (unsigned i = 0; i < request->method->n_fds; i++)
+                if (!fd_may_enter(request->fds[i])) {
+                        request_failf(request, ERR_INVALID, "%s needs %u descriptors that are pipes or ptys made for it; number %u is not", request->method->words,
+                                      request->method->n_fds, i);
+                        return false;
+                }
+        return true;
+}
+
+static void command_done(Command *command, const CommandRecord *record, void *userdata) {
+        Request *request = userdata;
+
+        (void) json_object_set_new(request->detail, "id", json_string(command_id(command)));
+        (void) json_object_set_new(request->detail, "record", command_record_json(record));
+        if (!request->call)
+                (void) json_object_set_new(request->detail, "client", json_string("gone"));
+        instance_event(request->instance, "command-ended",
+                       json_pack("{s:s, s:i, s:b, s:b}", "id", command_id(command), "exit", record->exit, "oom", record->oom, "timed_out", record->timed_out));
+        request_reply(request, command_record_json(record));
+        request->command = NULL;
+        request_release(request);
+}
+
+// File verbs answer with an error instead of a record.
+static void file_done(Command *command, const CommandRecord *record, void *userdata) {
+        Request *request = userdata;
+
+        (void) json_object_set_new(request->detail, "record", command_record_json(record));
+        request->command = NULL;
+        if (record->timed_out)
+                request_failf(request, ERR_TIMEOUT, "the transfer did not end in time");
+        else if (record->message || record->exit != 0 || record->signal != 0) {
+                Error err = ERROR_NULL;
+                const char *path = request_string(request, "path");
+                int r = record->errnum ? error_set_errno(&err, record->errnum, "%s in %s", path, request->target)
+                                       : error_set(&err, ERR_UNAVAILABLE, "%s in %s: %s", path, request->target, record->message ?: "the helper ended early");
+                (void) request_fail(request, r, &err);
+        }
+        request_release(request);
+}
+
+static void command_client_gone(Request *request) {
+        if (request->command)
+                (void) command_signal(request->command, SIGKILL, NULL);
+}
+
+static char **env_of(const json_t *pairs) {
+        char **env = NULL;
+        const char *key;
+        json_t *value;
+
+        json_object_foreach((json_t *) pairs, key, value)
+                if (!valid_is(VALID_ENV_NAME, key) || strv_append_format(&env, "%s=%s", key, json_string_value(value)) < 0)
+                        return strv_free(env);
+        return env;
+}
+
+static char **strings_of(const json_t *array) {
+        char **list = NULL;
+        size_t index;
+        json_t *value;
+
+        json_array_foreach((json_t *) array, index, value)
+                if (strv_append(&list, json_string_value(value)) < 0)
+                        return strv_free(list);
+        return list;
+}
+
+// A pipe at its end: reads give end-of-file, writes fail.
+static int closed_pipe(bool read_end) {
+        int p[2];
+
+        if (pipe2(p, O_CLOEXEC) < 0)
+                return -errno;
+        (void) close_fd(p[read_end]);
+        return p[!read_end];
+}
+
+static int fill_fds(Request *request, bool stream_is_input, int fds[3]) {
+        if (request->method->n_fds == 3) {
+                for (unsigned i = 0; i < 3; i++)
+                        fds[i] = TAKE_FD(request->fds[i]);
+                return 0;
+        }
+        fds[0] = stream_is_input && request->method->n_fds == 1 ? TAKE_FD(request->fds[0]) : closed_pipe(true);
+        fds[1] = !stream_is_input && request->method->n_fds == 1 ? TAKE_FD(request->fds[0]) : closed_pipe(false);
+        fds[2] = closed_pipe(false);
+        return fds[0] < 0 || fds[1] < 0 || fds[2] < 0 ? -EMFILE : 0;
+}
+
+typedef struct Entering {
+        GuestVerb verb;
+        unsigned flags;
+        CommandDoneFn done;
+        bool stream_is_input;
+} Entering;
+
+static int enter(Request *request, const Entering *how, Error *err) {
+        _cleanup_strv_ char **argv = strings_of(json_object_get(request->parameters, "command"));
+        _cleanup_strv_ char **env = env_of(json_object_get(request->parameters, "env"));
+        int fds[3] = {-EBADF, -EBADF, -EBADF}, r;
+        CommandRequest command = {
+                .instance = request->instance->record.name,
+                .caller = request->peer.user,
+                .channel = request->instance->guest,
+                .guest = {
+                        .verb = how->verb,
+                        .flags = how->flags,
+                        .mode = (mode_t) request_int(request, "mode", 0),
+                        .user = request_string(request, "user"),
+                        .cwd = request_string(request, "cwd"),
+                        .path = request_string(request, "path"),
+                        .argv = argv,
+                        .env = env,
+                },
+                .fds = fds,
+                .timeout = (usec_t) request_int(request, "timeout", 0),
+                .done = how->done,
+                .userdata = request,
+        };
+
+        r = fill_fds(request, how->stream_is_input, fds);
+        if (r < 0)
+                r = error_set_errno(err, r, "cannot make pipes");
+        else
+                r = command_start(request->manager->commands, &command, &request->command, err);
+        for (unsigned i = 0; i < 3; i++)
+                (void) close_fd(fds[i]);
+        return r;
+}
+
+static const Entering ways[] = {
+        [GUEST_RUN] = {GUEST_RUN, 0, command_done, false},      [GUEST_LOGIN] = {GUEST_LOGIN, 0, command_done, false},
+        [GUEST_WRITE] = {GUEST_WRITE, 0, file_done, true},      [GUEST_READ] = {GUEST_READ, 0, file_done, false},
+        [GUEST_LIST] = {GUEST_LIST, 0, file_done, false},       [GUEST_REMOVE] = {GUEST_REMOVE, 0, file_done, false},
+};
+
+static void enter_ready(void *userdata, int r, Error *wait_err) {
+        Request *request = userdata;
+        Entering how = ways[request->verb];
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        if (r < 0) {
+                request_done(request, r, wait_err);
+                return;
+        }
+        if (!request->call) { // nobody waits any more: nothing is entered
+                request_done(request, -ECANCELED, NULL);
+                return;
+        }
+        how.flags |= request_bool(request, "tty") ? GUEST_FLAG_TTY : 0;
+        how.flags |= request_bool(request, "recursive") ? GUEST_FLAG_RECURSIVE : 0;
+        r = request_audit(request, "started", request->detail, &err);
+        if (r >= 0) {
+                request->closed = command_client_gone;
+                r = enter(request, &how, &err);
+        }
+        if (r < 0) {
+                request_done(request, r, &err);
+                return;
+        }
+        if (request->method->flags & METHOD_MORE)
+                call_reply_continues(request->call, json_pack("{s:s}", "id", command_id(request->command)));
+}
+
+static void enter_with(Request *request, GuestVerb verb) {
+        Instance *instance = request_instance(request);
+        const char *key;
+        json_t *value;
+
+        if (!instance)
+                return;
+        json_object_foreach(json_object_get(request->parameters, "env"), key, value) {
+                Error err = ERROR_NULL;
+                int r = valid_check(VALID_ENV_NAME, "env", key, &err);
+                if (r < 0) {
+                        (void) request_fail(request, r, &err);
+                        return;
+                }
+        }
+        if (instance->state != INSTANCE_RUNNING) {
+                request_failf(request, ERR_BUSY, "%s is %s: start it first", instance->record.name, instance_state_to_string(instance->state));
+                return;
+        }
+        if (instance->paused) {
+                request_failf(request, ERR_BUSY, "%s is paused: resume it first", instance->record.name);
+                return;
+        }
+        for (unsigned i = 0; i < request->method->n_fds; i++)
+                request->fds[i] = call_take_fd(request->call, i);
+        if (!request_fds_allowed(request))
+                return;
+        request->instance = instance;
+        request->verb = verb;
+        instance_wait(instance, GOAL_GUEST, enter_ready, request_hold(request));
+        if (instance->guest_ready)
+                instance_notify(instance, GOAL_GUEST, 0, NULL);
+}
+
+void handle_exec(Request *request) {
+        enter_with(request, request_bool(request, "login") ? GUEST_LOGIN : GUEST_RUN);
+}
+
+void handle_shell(Request *request) {
+        enter_with(request, GUEST_LOGIN);
+}
+
+void handle_file_push(Request *request) {
+        enter_with(request, GUEST_WRITE);
+}
+
+void handle_file_pull(Request *request) {
+        enter_with(request, GUEST_READ);
+}
+
+void handle_file_list(Request *request) {
+        enter_with(request, GUEST_LIST);
+}
+
+void handle_file_remove(Request *request) {
+        enter_with(request, GUEST_REMOVE);
+}
+
+static Command *find_command(Request *request) {
+        const char *id = request_string(request, "id");
+        Command *command = command_find(request->manager->commands, id);
+
+        if (!command)
+                request_failf(request, ERR_NOT_FOUND, "no command \"%s\" is running", id);
+        return command;
+}
+
+void handle_command_attach(Request *request) {
+        Command *command = find_command(request);
+        int r;
+
+        if (!command)
+                return;
+        request->instance = instance_list_find(&request->manager->instances, command_instance(command));
+        if (!request->instance)
+                return;
+        request->command = command;
+        request->closed = command_client_gone;
+        r = command_attach(command, command_done, request);
+        if (r < 0) {
+                request->command = NULL;
+                request_failf(request, ERR_BUSY, "somebody waits for this command already");
+                return;
+        }
+        (void) request_hold(request);
+        call_reply_continues(request->call, json_pack("{s:s}", "id", command_id(command)));
+}
+
+void handle_command_signal(Request *request) {
+        Command *command = find_command(request);
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        if (!command)
+                return;
+        r = command_signal(command, (int) request_int(request, "signal", SIGTERM), &err);
+        if (r < 0)
+                (void) request_fail(request, r, &err);
+}
+
+void handle_command_list(Request *request) {
+        const char *name = request_string(request, "name");
+        json_t *list = json_array();
+
+        for (Command *c = command_next(request->manager->commands, NULL); c; c = command_next(request->manager->commands, c)) {
+                char when[CLOCK_TEXT_MAX];
+                if (name && strcmp(name, command_instance(c)) != 0)
+                        continue;
+                (void) json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i}", "id", command_id(c), "name", command_instance(c), "user",
+                                                             command_user(c), "command", command_text(c), "started",
+                                                             clock_format(command_started_at(c), when), "caller", command_caller(c), "pid", (int) command_pid(c)));
+        }
+        request_reply(request, json_pack("{s:o}", "commands", list));
+}

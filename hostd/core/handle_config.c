@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Handlers, configuration: settings of an instance, and the git history of all files.
+#include <string.h>
+
+#include "core/doctor.h"
+#include "core/handle.h"
+#include "core/job.h"
+#include "core/lifecycle.h"
+
+typedef struct Edit {
+        char *path, *before, *after; // owned
+} Edit;
+
+static void edit_done(Edit *edit) {
+        free(edit->path);
+        free(edit->before);
+        free(edit->after);
+}
+
+static int edit_open(Request *request, Edit *edit, Error *err) {
+        if (asprintf(&edit->path, "instances.d/%s.conf", request_string(request, "name")) < 0) {
+                edit->path = NULL;
+                return error_set_errno(err, ENOMEM, "cannot edit");
+        }
+        int r = confdir_read(request->manager->confdir, edit->path, &edit->before, err);
+        if (r < 0)
+                return r;
+        edit->after = strdup(edit->before);
+        return edit->after ? 0 : error_set_errno(err, ENOMEM, "cannot edit");
+}
+
+static int edit_set(Edit *edit, const char *key, const char *value, Error *err) {
+        char *next;
+        int r = instance_text_set(edit->after, key, value, &next, err);
+
+        if (r < 0)
+                return r;
+        free(edit->after);
+        edit->after = next;
+        return 0;
+}
+
+// A running instance is told first: what the kernel refuses never reaches the file.
+static int try_live(Instance *instance, InstanceConfig *fresh, bool force, Error *err) {
+        InstanceConfig *old = instance->config;
+        Error ignored = ERROR_NULL;
+        int r;
+
+        if (!instance_is_active(instance))
+                return 0;
+        r = doctor_check_start(instance->manager, fresh, err);
+        if (r < 0)
+                return r;
+        instance->config = fresh;
+        r = instance_apply_limits(instance, force, err);
+        if (r >= 0)
+                r = instance_apply_network(instance, err);
+        instance->config = old;
+        if (r < 0) {
+                (void) instance_apply_limits(instance, true, &ignored);
+                (void) instance_apply_network(instance, &ignored);
+                error_done(&ignored);
+        }
+        return r;
+}
+
+static int edit_commit(Request *request, Edit *edit, Error *err) {
+        Instance *instance = instance_list_find(&request->manager->instances, request_string(request, "name"));
+        _cleanup_(instance_config_freep) InstanceConfig *fresh = NULL;
+        Manager *m = request->manager;
+        int r;
+
+        r = manager_reload(m, true, NULL, err); // other files that do not parse are said now, before anything changes
+        if (r < 0)
+                return r;
+        r = instance_config_parse(instance->record.name, edit->after, &m->desired->host, &fresh, err);
+        if (r < 0)
+                return r;
+        for (char **policy = fresh->policies; policy && *policy; policy++)
+                if (!desired_find_policy(m->desired, *policy))
+                        return error_set(err, ERR_NOT_FOUND, "there is no policy \"%s\": create it with \"hostctl policy set\"", *policy);
+        r = lifecycle_admit(m, fresh, err);
+        if (r < 0)
+                return r;
+        r = try_live(instance, fresh, request_bool(request, "force"), err);
+        if (r < 0)
+                return r;
+        r = confdir_write(m->confdir, edit->path, edit->after, err);
+        if (r < 0) {
+                Error ignored = ERROR_NULL;
+                (void) instance_apply_limits(instance, true, &ignored);
+                (void) instance_apply_network(instance, &ignored);
+                error_done(&ignored);
+                return r;
+        }
+        return manager_reload(m, false, NULL, err);
+}
+
+// Which of the changed keys wait for the next start.
+static json_t *pending_restart(const Instance *instance, const json_t *keys_of, bool is_array) {
+        json_t *list = json_array();
+
+        for (size_t row = 0; instance_is_active(instance) && row < instance_schema_size(); row++) {
+                const char *key = instance_schema_key(row);
+                bool named = false;
+                size_t index;
+                json_t *value;
+                if (!is_array)
+                        named = json_object_get(keys_of, key) != NULL;
+                else
+                        json_array_foreach((json_t *) keys_of, index, value)
+                                named = named || strcmp(json_string_value(value), key) == 0;
+                if (named && instance_schema_needs_restart(row))
+                        (void) json_array_append_new(list, json_string(key));
+        }
+        return list;
+}
+
+static void change(Request *request, const char *prefix, const char *pairs_key, const char *list_key) {
+        json_t *pairs = json_object_get(request->parameters, pairs_key ?: ""), *list = json_object_get(request->parameters, list_key ?: ""), *value;
+        Instance *instance = request_instance(request);
+        _cleanup_(edit_done) Edit edit = {0};
+        _cleanup_error_ Error err = ERROR_NULL;
+        const char *key;
+        size_t index;
+        int r;
+
+        if (!instance)
+                return;
+        r = edit_open(request, &edit, &err);
+        json_object_foreach(pairs, key, value) {
+                _cleanup_free_ char *full = NULL;
+                const char *text = json_string_value(value);
+                if (r >= 0 && asprintf(&full, "%s%s", prefix, key) < 0) {
+                        full = NULL;
+                        r = error_set_errno(&err, ENOMEM, "cannot edit");
+                }
+                if (r >= 0) // an empty value takes a label away
+                        r = edit_set(&edit, full, *prefix && !*text ? NULL : text, &err);
+        }
+        json_array_foreach(list, index, value)
+                if (r >= 0)
+                        r = edit_set(&edit, json_string_value(value), NULL, &err);
+        if (r >= 0)
+                r = edit_commit(request, &edit, &err);
+        if (r < 0) {
+                (void) request_fail(request, r, &err);
+                return;
+        }
+        request_reply(request, json_pack("{s:s, s:o}", "name", instance->record.name, "after_restart",
+                                         pending_restart(instance, pairs ?: list, pairs == NULL)));
+        handle_commit(request);
+}
+
+void handle_set(Request *request) {
+        change(request, "", "settings", NULL);
+}
+
+void handle_unset(Request *request) {
+        change(request, "", NULL, "keys");
+}
+
+void handle_label(Request *request) {
+        change(request, "labels.", "labels", NULL);
+}
+
+// Readers of the repository run in a job: git may take its time.
+typedef struct GitInput {
+        ConfDir *confdir;
+        unsigned max;
+        const char *rev;
+} GitInput;
+
+static void git_answer(void *userdata, int r, json_t *result, Error *err) {
+        Request *request = userdata;
+
+        if (r < 0)
+                (void) request_fail(request, r, err);
+        else
+                request_reply(request, json_incref(result));
+        request_release(request);
+}
+
+static void git_job(Request *request, JobWork work, JobDone done, GitInput *input) {
+        JobSpec spec = {work, input, done, request};
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        input->confdir = request->manager->confdir;
+        (void) request_hold(request);
+        r = job_start(request->manager->event, &spec, &err);
+        if (r < 0) {
+                (void) request_fail(request, r, &err);
+                request_release(request);
+        }
+}
+
+static json_t *commit_of_line(char *line) {
+        char *rest = line, *rev = strsep(&rest, "\t"), *date = strsep(&rest, "\t"), *author = strsep(&rest, "\t");
+
+        return json_pack("{s:s, s:s, s:s, s:s}", "rev", rev ?: "", "date", date ?: "", "author", author ?: "", "subject", rest ?: "");
+}
+
+static int log_work(void *userdata, json_t **ret, Error *err) {
+        GitInput *input = userdata;
+        _cleanup_free_ char *text = NULL;
+        char *line, *rest;
+        int r = confdir_log(input->confdir, input->max, &text, err);
+
+        if (r < 0)
+                return r;
+        json_t *list = json_array();
+        for (rest = text; (line = strsep(&rest, "\n"));)
+                if (*line)
+                        (void) json_array_append_new(list, commit_of_line(line));
+        *ret = json_pack("{s:o}", "commits", list);
+        return 0;
+}
+
+void handle_config_log(Request *request) {
+        GitInput input = {.max = (unsigned) request_int(request, "max", 50)};
+
+        git_job(request, log_work, git_answer, &input);
+}
+
+static int diff_work(void *userdata, json_t **ret, Error *err) {
+        GitInput *input = userdata;
+        _cleanup_free_ char *text = NULL;
+        int r = confdir_diff(input->confdir, input->rev, &text, err);
+
+        if (r >= 0)
+                *ret = json_pack("{s:s}", "text", text);
+        return r;
+}
+
+void handle_config_diff(Request *request) {
+        GitInput input = {.rev = request_string(request, "rev")};
+
+        git_job(request, diff_work, git_answer, &input);
+}
+
+static json_t *changes_json(char *const *changes) {
+        json_t *list = json_array();
+
+        for (; changes && *changes; changes++)
+                (void) json_array_append_new(list, json_pack("{s:s}", "text", *changes));
+        return json_pack("{s:o}", "changes", list);
+}
+
+static int checkout_work(void *userdata, json_t **ret, Error *err) {
+        GitInput *input = userdata;
+
+        return confdir_checkout(input->confdir, input->rev, err);
+}
+
+static void checkout_undone(void *userdata, int r, json_t *result, Error *err) {
+        Request *request = userdata;
+
+        if (r < 0)
+                manager_warn(request->manager, "rollback", "host", "the files could not be put back: %s", error_message(err, r));
+        request_release(request);
+}
+
+static void rollback_checked_out(void *userdata, int r, json_t *result, Error *err) {
+        Request *request = userdata;
+        _cleanup_strv_ char **changes = NULL;
+        _cleanup_error_ Error reload_err = ERROR_NULL;
+
+        if (r < 0) {
+                request_done(request, r, err);
+                return;
+        }
+        r = manager_reload(request->manager, false, &changes, &reload_err);
+        if (r < 0) {
+                GitInput input = {.rev = "HEAD"};
+                (void) request_fail(request, r, &reload_err);
+                git_job(request, checkout_work, checkout_undone, &input);
+        } else {
+                request_reply(request, changes_json(changes));
+                handle_commit(request);
+        }
+        request_release(request);
+}
+
+void handle_config_rollback(Request *request) {
+        GitInput input = {.rev = request_string(request, "rev")};
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = manager_reload(request->manager, true, NULL, &err);
+
+        if (r < 0) {
+                (void) request_fail(request, r, &err);
+                return;
+        }
+        git_job(request, checkout_work, rollback_checked_out, &input);
+}
+
+void handle_apply(Request *request) {
+        bool dry_run = request_bool(request, "dry_run");
+        _cleanup_strv_ char **changes = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = manager_reload(request->manager, dry_run, &changes, &err);
+
+        if (r < 0) {
+                (void) request_fail(request, r, &err);
+                return;
+        }
+        request_reply(request, changes_json(changes));
+        if (!dry_run)
+                handle_commit(request);
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Handlers, instances: create, start, stop, delete and what lies between.
+#include <string.h>
+
+#include "base/log.h"
+#include "core/handle.h"
+#include "core/job.h"
+#include "core/lifecycle.h"
+
+void new_instance_done(NewInstance *instance) {
+        free(instance->text);
+        (void) instance_config_free(instance->config);
+        *instance = (NewInstance) {0};
+}
+
+static int text_put(char **text, const char *key, const char *value, Error *err) {
+        char *next;
+        int r = instance_text_set(*text, key, value, &next, err);
+
+        if (r < 0)
+                return r;
+        free(*text);
+        *text = next;
+        return 0;
+}
+
+static int text_put_pairs(char **text, const char *prefix, const json_t *pairs, Error *err) {
+        const char *key;
+        json_t *value;
+
+        json_object_foreach((json_t *) pairs, key, value) {
+                _cleanup_free_ char *full = NULL;
+                int r;
+                if (asprintf(&full, "%s%s", prefix, key) < 0) {
+                        full = NULL;
+                        return error_set_errno(err, ENOMEM, "cannot write the settings");
+                }
+                r = text_put(text, full, json_string_value(value), err);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+int new_instance_make(Manager *m, const char *name, const json_t *parameters, NewInstance *ret, Error *err) {
+        static const char *const plain[] = {"template", "preset", "description"};
+        _cleanup_(new_instance_done) NewInstance made = {0};
+        int r;
+
+        for (size_t i = 0; i < ELEMENTS(plain); i++) {
+                const char *value = json_string_value(json_object_get(parameters, plain[i]));
+                if (value && (r = text_put(&made.text, plain[i], value, err)) < 0)
+                        return r;
+        }
+        if ((r = text_put_pairs(&made.text, "", json_object_get(parameters, "settings"), err)) < 0 ||
+            (r = text_put_pairs(&made.text, "labels.", json_object_get(parameters, "labels"), err)) < 0)
+                return r;
+        r = instance_config_parse(name, made.text ?: "", &m->desired->host, &made.config, err);
+        if (r < 0)
+                return r;
+        for (char **policy = made.config->policies; policy && *policy; policy++)
+                if (!desired_find_policy(m->desired, *policy))
+                        return error_set(err, ERR_NOT_FOUND, "there is no policy \"%s\": create it with \"hostctl policy set\"", *policy);
+        *ret = made;
+        made = (NewInstance) {0};
+        return 0;
+}
+
+int new_instance_create(Manager *m, const char *name, const json_t *parameters, Instance **ret, Error *err) {
+        _cleanup_(new_instance_done) NewInstance made = {0};
+        CreateOptions options = {.name = name};
+        Instance *instance;
+        int r;
+
+        // What is on disk must be whole before something is added to it.
+        r = manager_reload(m, true, NULL, err);
+        if (r < 0)
+                return r;
+        r = new_instance_make(m, name, parameters, &made, err);
+        if (r < 0)
+                return r;
+        options.template = made.config->template;
+        options.text = made.text;
+        options.config = made.config;
+        r = lifecycle_create(m, &options, &instance, err);
+        if (r < 0)
+                return r;
+        r = manager_reload(m, false, NULL, err); // hands the object its configuration from the set
+        if (r < 0) {
+                instance->config = NULL;
+                return r;
+        }
+        *ret = instance;
+        return 0;
+}
+
+void handle_commit(Request *request) {
+        _cleanup_free_ char *author = NULL, *message = NULL;
+
+        if (asprintf(&author, "%s <%u@host>", request->peer.user, request->peer.uid) < 0)
+                author = NULL;
+        if (asprintf(&message, "%s%s%s", request->method->words, request->target ? " " : "", request->target ?: "") < 0)
+                message = NULL;
+        manager_commit(request->manager, author ?: "root <0@host>", message ?: request->method->words, request_done, request_hold(request));
+}
+
+static json_t *instance_brief(const Instance *instance) {
+        return json_pack("{s:s, s:s}", "name", instance->record.name, "state", instance_state_to_string(instance->state));
+}
+
+void handle_create(Request *request) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        Instance *instance;
+        int r = new_instance_create(request->manager, request_string(request, "name"), request->parameters, &instance, &err);
+
+        if (r < 0) {
+                (void) request_fail(request, r, &err);
+                return;
+        }
+        request_reply(request, instance_brief(instance));
+        handle_commit(request);
+}
+
+// The instance stays when its start fails, as the sentence says: it can be looked at, corrected and started.
+static void launch_started(void *userdata, int r, Error *err) {
+        Request *request = userdata;
+
+        if (r < 0) {
+                (void) error_wrap(err, "%s was created but does not run", request->target);
+                (void) request_fail(request, r, err);
+        } else
+                request_reply(request, json_pack("{s:s, s:s}", "name", request->target, "state", "running"));
+        request_release(request);
+}
+
+void handle_launch(Request *request) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        Instance *instance;
+        int r = new_instance_create(request->manager, request_string(request, "name"), request->parameters, &instance, &err);
+
+        if (r < 0) {
+                (void) request_fail(request, r, &err);
+                return;
+        }
+        handle_commit(request);
+        (void) request_hold(request);
+        r = instance_start(instance, launch_started, request, &err);
+        if (r < 0)
+                launch_started(request, r, &err);
+}
+
+void handle_start(Request *request) {
+        Instance *instance = request_instance(request);
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        if (!instance)
+                return;
+        instance->attempts = 0; // a person asks: the back-off starts anew
+        instance->reported = false;
+        manager_unwarn(request->manager, "instance-failed", instance->record.name);
+        r = instance_start(instance, request_done, request_hold(request), &err);
+        if (r < 0)
+                request_done(request, r, &err);
+}
+
+static void stop_then(Request *request, bool again, InstanceDone done) {
+        Instance *instance = request_instance(request);
+        StopOptions options = {
+                .force = request_bool(request, "force"),
+                .again = again,
+                .timeout = (usec_t) request_int(request, "timeout", 0),
+        };
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        if (!instance)
+                return;
+        r = instance_stop(instance, &options, done, request_hold(request), &err);
+        if (r < 0)
+                request_done(request, r, &err);
+}
+
+void handle_stop(Request *request) {
+        stop_then(request, false, request_done);
+}
+
+// The answer comes when it runs again, so the second half is a start that joins the one which the exit began.
+static void restart_stopped(void *userdata, int r, Error *err) {
+        Request *request = userdata;
+        Instance *instance = instance_list_find(&request->manager->instances, request->target);
+        _cleanup_error_ Error start_err = ERROR_NULL;
+
+        if (r < 0 || !instance) {
+                request_done(request, r < 0 ? r : -ENOENT, err);
+                return;
+        }
+        r = instance_start(instance, request_done, request, &start_err);
+        if (r < 0)
+                request_done(request, r, &start_err);
+}
+
+void handle_restart(Request *request) {
+        stop_then(request, true, restart_stopped);
+}
+
+static void pause_with(Request *request, bool paused) {
+        Instance *instance = request_instance(request);
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        if (!instance)
+                return;
+        r = instance_pause(instance, paused, &err);
+        if (r < 0)
+                (void) request_fail(request, r, &err);
+}
+
+void handle_pause(Request *request) {
+        pause_with(request, true);
+}
+
+void handle_resume(Request *request) {
+        pause_with(request, false);
+}
+
+static void delete_done(void *userdata, int r, Error *err) {
+        Request *request = userdata;
+
+        if (r >= 0)
+                handle_commit(request);
+        request_done(request, r, err);
+}
+
+void handle_delete(Request *request) {
+        Instance *instance = request_instance(request);
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        if (!instance)
+                return;
+        if (instance_is_active(instance) && !request_bool(request, "force")) {
+                request_failf(request, ERR_BUSY, "%s is %s: stop it first or use --force", instance->record.name,
+                              instance_state_to_string(instance->state));
+                return;
+        }
+        r = lifecycle_delete(instance, delete_done, request_hold(request), &err);
+        if (r < 0)
+                request_done(request, r, &err);
+}
+
+// Rebuild: stop, empty root in a job (it may be large), then the new template. `deleting` keeps other verbs away meanwhile.
+static int rebuild_work(void *input, json_t **ret, Error *err) {
+        return instance_disk_rebuild(input, err);
+}
+
+static void rebuild_done(void *userdata, int r, json_t *result, Error *err) {
+        Request *request = userdata;
+        Instance *instance = instance_list_find(&request->manager->instances, request->target);
+        _cleanup_error_ Error store_err = ERROR_NULL;
+
+        if (instance) {
+                instance->deleting = false;
+                if (r >= 0) {
+                        Template *template = template_find(request->manager->templates, request_string(request, "template") ?: instance->config->template);
+                        if (template)
+                                snprintf(instance->record.template_digest, sizeof(instance->record.template_digest), "%s", template->manifest->digest);
+                        r = store_instance_update(request->manager->store, &instance->record, &store_err);
+                        error_move(err, &store_err);
+                        instance_event(instance, "instance-rebuilt", json_pack("{s:s}", "digest", instance->record.template_digest));
+                        if (r >= 0 && json_is_true(json_object_get(request->detail, "was_running"))) {
+                                r = instance_start(instance, request_done, request, err);
+                                if (r >= 0)
+                                        return;
+                        }
+                }
+        }
+        request_done(request, r, err);
+}
+
+static void rebuild_stopped(void *userdata, int r, Error *err) {
+        Request *request = userdata;
+        Instance *instance = instance_list_find(&request->manager->instances, request->target);
+        JobSpec spec = {rebuild_work, instance, rebuild_done, request};
+        _cleanup_error_ Error job_err = ERROR_NULL;
+
+        if (!instance || r < 0) {
+                request_done(request, r < 0 ? r : -ENOENT, err);
+                return;
+        }
+        instance->deleting = true;
+        r = job_start(request->manager->event, &spec, &job_err);
+        if (r < 0) {
+                instance->deleting = false;
+                request_done(request, r, &job_err);
+        }
+}
+
+void handle_rebuild(Request *request) {
+        Instance *instance = request_instance(request);
+        StopOptions options = {.force = request_bool(request, "force")};
+        const char *template;
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        if (!instance)
+                return;
+        if (!instance->config || instance->deleting) {
+                request_failf(request, ERR_BUSY, "%s has no configuration or is being changed", instance->record.name);
+                return;
+        }
+        template = request_string(request, "template") ?: instance->config->template;
+        if (!template_find(request->manager->templates, template)) {
+                request_failf(request, ERR_NOT_FOUND, "there is no template \"%s\"", template);
+                return;
+        }
+        if (instance_is_active(instance) && !options.force) {
+                request_failf(request, ERR_BUSY, "%s is %s: stop it first or use --force", instance->record.name,
+                              instance_state_to_string(instance->state));
+                return;
+        }
+        (void) json_object_set_new(request->detail, "was_running", json_boolean(instance_is_active(instance)));
+        r = instance_stop(instance, &options, rebuild_stopped, request_hold(request), &err);
+        if (r < 0)
+                request_done(request, r, &err);
+}

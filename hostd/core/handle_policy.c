@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Handlers, policies and network: what may be reached, and what happened.
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "core/handle.h"
+
+static json_t *used_by(Manager *m, const char *policy) {
+        json_t *list = json_array();
+
+        for (Instance *i = m->instances.first; i; i = i->next)
+                if (i->config && strv_contains(i->config->policies, policy))
+                        (void) json_array_append_new(list, json_string(i->record.name));
+        return list;
+}
+
+static json_t *rule_json(const PolicyRule *rule) {
+        return json_pack("{s:s, s:s, s:s, s:s?, s:s?}", "action", policy_action_to_string(rule->action), "to", rule->to, "protocol",
+                         policy_protocol_to_string(rule->protocol), "ports", rule->ports, "comment", rule->comment);
+}
+
+void handle_policy_list(Request *request) {
+        const Desired *desired = request->manager->desired;
+        json_t *list = json_array();
+
+        for (size_t i = 0; i < desired->n_policies; i++) {
+                const Policy *p = desired->policies[i];
+                (void) json_array_append_new(list, json_pack("{s:s, s:i, s:o, s:s?}", "policy", p->name, "rules", (int) p->n_rules, "used_by",
+                                                             used_by(request->manager, p->name), "description", p->description));
+        }
+        request_reply(request, json_pack("{s:o}", "policies", list));
+}
+
+static Policy *find_policy(Request *request) {
+        const char *name = request_string(request, "policy");
+        Policy *policy = desired_find_policy(request->manager->desired, name);
+
+        if (!policy)
+                request_failf(request, ERR_NOT_FOUND, "there is no policy \"%s\"", name);
+        return policy;
+}
+
+void handle_policy_show(Request *request) {
+        Policy *policy = find_policy(request);
+        json_t *rules = json_array();
+
+        for (size_t i = 0; policy && i < policy->n_rules; i++)
+                (void) json_array_append_new(rules, rule_json(&policy->rules[i]));
+        if (policy)
+                request_reply(request, json_pack("{s:s, s:s?, s:o, s:o}", "policy", policy->name, "description", policy->description, "used_by",
+                                                 used_by(request->manager, policy->name), "rules", rules));
+        else
+                json_decref(rules);
+}
+
+// "allow|deny CIDR [PROTOCOL [PORTS]]"
+static int rule_parse(size_t index, const char *text, PolicyRule *ret, Error *err) {
+        _cleanup_strv_ char **words = NULL;
+        _cleanup_free_ char *field = NULL;
+        size_t n;
+
+        if (asprintf(&field, "rules[%zu]", index) < 0) {
+                field = NULL;
+                return error_set_errno(err, ENOMEM, "cannot read the rules");
+        }
+        if (strv_split(text, " ", &words) < 0)
+                return error_set_errno(err, ENOMEM, "cannot read the rules");
+        n = strv_length(words);
+        if (n < 2 || n > 4)
+                return error_set_field(err, field, "%s \"%s\" is not valid: it must be \"allow|deny CIDR [tcp|udp|icmp [PORTS]]\"", field, text);
+        ret->action = policy_action_from_string(words[0]);
+        if (ret->action < 0)
+                return error_set_field(err, field, "%s: action \"%s\" is not allow or deny", field, words[0]);
+        ret->protocol = n > 2 ? policy_protocol_from_string(words[2]) : POLICY_ANY;
+        if (ret->protocol < 0)
+                return error_set_field(err, field, "%s: protocol \"%s\" is not any, tcp, udp or icmp", field, words[2]);
+        ret->to = strdup(words[1]);
+        ret->ports = n > 3 ? strdup(words[3]) : NULL;
+        return ret->to && (n < 4 || ret->ports) ? 0 : error_set_errno(err, ENOMEM, "cannot read the rules");
+}
+
+static int policy_of_request(Request *request, Policy **ret, Error *err) {
+        const char *description = request_string(request, "description");
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        json_t *value;
+        size_t index;
+        int r = policy_new(request_string(request, "policy"), &policy);
+
+        if (r < 0)
+                return error_set_errno(err, r, "cannot make the policy");
+        if (description && !(policy->description = strdup(description)))
+                return error_set_errno(err, ENOMEM, "cannot make the policy");
+        json_array_foreach(json_object_get(request->parameters, "rules"), index, value) {
+                PolicyRule rule = {0};
+                r = rule_parse(index, json_string_value(value), &rule, err);
+                if (r >= 0)
+                        r = policy_add(policy, &rule, err);
+                if (r < 0) {
+                        policy_rule_done(&rule);
+                        return r;
+                }
+        }
+        *ret = TAKE_PTR(policy);
+        return 0;
+}
+
+static int write_policy(Request *request, const char *text, Error *err) {
+        _cleanup_free_ char *path = NULL;
+        Manager *m = request->manager;
+        int r = manager_reload(m, true, NULL, err);
+
+        if (r < 0)
+                return r;
+        if (asprintf(&path, "policies.d/%s.conf", request_string(request, "policy")) < 0) {
+                path = NULL;
+                return error_set_errno(err, ENOMEM, "cannot write the policy");
+        }
+        r = text ? confdir_write(m->confdir, path, text, err) : confdir_remove(m->confdir, path, err);
+        return r < 0 ? r : manager_reload(m, false, NULL, err);
+}
+
+void handle_policy_set(Request *request) {
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        _cleanup_free_ char *text = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = policy_of_request(request, &policy, &err);
+
+        if (r >= 0 && !(text = policy_format(policy)))
+                r = error_set_errno(&err, ENOMEM, "cannot write the policy");
+        if (r >= 0)
+                r = write_policy(request, text, &err);
+        if (r < 0) {
+                (void) request_fail(request, r, &err);
+                return;
+        }
+        request_reply(request, json_pack("{s:s, s:i, s:o}", "policy", policy->name, "rules", (int) policy->n_rules, "used_by",
+                                         used_by(request->manager, policy->name)));
+        handle_commit(request);
+}
+
+void handle_policy_delete(Request *request) {
+        Policy *policy = find_policy(request);
+        json_t *users = policy ? used_by(request->manager, policy->name) : NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        if (!policy)
+                return;
+        if (json_array_size(users) > 0) {
+                request_failf(request, ERR_BUSY, "policy \"%s\" is used by %s and %zu others", policy->name,
+                              json_string_value(json_array_get(users, 0)), json_array_size(users) - 1);
+                json_decref(users);
+                return;
+        }
+        json_decref(users);
+        r = write_policy(request, NULL, &err);
+        if (r < 0)
+                (void) request_fail(request, r, &err);
+        else
+                handle_commit(request);
+}
+
+// Which policy and rule an index in the concatenated list means.
+static json_t *where_is_rule(Policy **policies, size_t n, int index) {
+        for (size_t i = 0; i < n; i++) {
+                if ((size_t) index < policies[i]->n_rules)
+                        return json_pack("{s:s, s:i, s:o}", "policy", policies[i]->name, "index", index, "rule", rule_json(&policies[i]->rules[index]));
+                index -= (int) policies[i]->n_rules;
+        }
+        return json_null();
+}
+
+void handle_policy_check(Request *request) {
+        Instance *instance = request_instance(request);
+        const char *protocol = request_string(request, "protocol") ?: "tcp";
+        PolicyProbe probe = {request_string(request, "address"), policy_protocol_from_string(protocol), (uint16_t) request_int(request, "port", 0)};
+        _cleanup_free_ Policy **policies = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        PolicyAction action;
+        int rule = -1, r;
+        size_t n = 0;
+
+        if (!instance || !instance->config) {
+                if (instance)
+                        request_failf(request, ERR_BUSY, "%s has no configuration", instance->record.name);
+                return;
+        }
+        if (probe.protocol < 0) {
+                request_failf(request, ERR_INVALID, "protocol \"%s\" is not tcp, udp or icmp", protocol);
+                return;
+        }
+        policies = calloc(strv_length(instance->config->policies) + 1, sizeof(Policy *));
+        for (char **name = instance->config->policies; policies && name && *name; name++)
+                policies[n++] = desired_find_policy(request->manager->desired, *name);
+        r = policies ? policy_explain(policies, n, &probe, &action, &rule, &err) : -ENOMEM;
+        if (r < 0) {
+                (void) request_fail(request, r, &err);
+                return;
+        }
+        request_reply(request, json_pack("{s:s, s:o}", "action", policy_action_to_string(action), "by",
+                                         rule >= 0 ? where_is_rule(policies, n, rule) : json_string("default")));
+}
+
+static json_t *counters_json(const NetworkCounters *c) {
+        return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tx_packets", (json_int_t) c->tx_packets, "tx_bytes", (json_int_t) c->tx_bytes,
+                         "rx_packets", (json_int_t) c->rx_packets, "rx_bytes", (json_int_t) c->rx_bytes, "denied_packets", (json_int_t) c->denied_packets,
+                         "denied_bytes", (json_int_t) c->denied_bytes, "spoofed_packets", (json_int_t) c->spoofed_packets);
+}
+
+void handle_network_show(Request *request) {
+        Instance *instance = request_instance(request);
+        char v4[INET_ADDRSTRLEN], v6[INET6_ADDRSTRLEN];
+        _cleanup_free_ char *rules = NULL;
+        NetworkCounters counters = {0};
+        NetworkAddress a;
+        json_t *reply;
+
+        if (!instance)
+                return;
+        network_address(&request->manager->desired->host.network, instance->record.slot, &a);
+        reply = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", instance->record.name, "state", instance_state_to_string(instance->state), "interface",
+                          a.host_ifname, "ipv4", inet_ntop(AF_INET, &a.ipv4, v4, sizeof(v4)), "ipv6", inet_ntop(AF_INET6, &a.ipv6, v6, sizeof(v6)));
+        if (instance_is_active(instance) && network_counters(request->manager->network, instance->record.slot, &counters, NULL) >= 0)
+                (void) json_object_set_new(reply, "counters", counters_json(&counters));
+        if (instance_is_active(instance) && network_dump(request->manager->network, instance->record.slot, &rules, NULL) >= 0)
+                (void) json_object_set_new(reply, "rules", json_string(rules));
+        if (instance->config) {
+                _cleanup_free_ char *policies = strv_join(instance->config->policies, ",");
+                (void) json_object_set_new(reply, "policies", json_string(policies ?: ""));
+        }
+        request_reply(request, reply);
+}

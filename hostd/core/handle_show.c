@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Handlers, looking: list, show, console, log.
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "core/console.h"
+#include "core/handle.h"
+
+static void put(json_t *object, const char *key, json_t *value) {
+        (void) json_object_set_new(object, key, value);
+}
+
+static void put_time(json_t *object, const char *key, usec_t when) {
+        char text[CLOCK_TEXT_MAX];
+
+        put(object, key, when ? json_string(clock_format(when, text)) : json_null());
+}
+
+static void put_limit(json_t *object, const char *key, uint64_t value) {
+        put(object, key, value == UINT64_MAX ? json_null() : json_integer((json_int_t) value));
+}
+
+static const char *shown_state(const Instance *instance) {
+        if (!instance->config)
+                return "orphan";
+        if (instance->state == INSTANCE_RUNNING && instance->paused)
+                return "paused";
+        return instance_state_to_string(instance->state);
+}
+
+static void put_usage(json_t *object, Instance *instance) {
+        _cleanup_free_ char *path = instance_disk_path(instance);
+        CgroupUsage usage;
+        DiskUsage disk;
+
+        if (instance->box && cgroup_box_usage(instance->box, &usage, NULL) >= 0) {
+                put_limit(object, "memory_used", usage.memory_bytes);
+                put_limit(object, "memory_peak", usage.memory_peak_bytes);
+                put_limit(object, "pids_used", usage.pids);
+                put_limit(object, "cpu_used", usage.cpu_usec);
+                put_limit(object, "oom_kills", usage.oom_kills);
+        }
+        if (path && disk_usage(&instance->manager->disk, path, instance->record.slot, &disk, NULL) >= 0) {
+                put_limit(object, "disk_used", disk.bytes);
+                put_limit(object, "inodes_used", disk.inodes);
+        }
+}
+
+static void put_config(json_t *object, const InstanceConfig *config) {
+        _cleanup_free_ char *cpu = limit_format(LIMIT_CPU, &config->limits), *policies = strv_join(config->policies, ",");
+        json_t *labels = json_object();
+
+        put(object, "template", json_string(config->template));
+        put(object, "preset", config->preset ? json_string(config->preset) : json_null());
+        put(object, "description", config->description ? json_string(config->description) : json_null());
+        put(object, "boot", json_string(boot_mode_to_string(config->boot)));
+        put(object, "cpu", json_string(cpu ?: ""));
+        put_limit(object, "memory", config->limits.value[LIMIT_MEMORY]);
+        put_limit(object, "disk", config->limits.value[LIMIT_DISK]);
+        put_limit(object, "pids", config->limits.value[LIMIT_PIDS]);
+        put(object, "policies", json_string(policies ?: ""));
+        for (size_t i = 0; labels && i < config->n_labels; i++)
+                put(labels, config->labels[i].key, json_string(config->labels[i].value));
+        put(object, "labels", labels);
+}
+
+static json_t *describe(Instance *instance) {
+        char v4[INET_ADDRSTRLEN], v6[INET6_ADDRSTRLEN];
+        json_t *object = json_object();
+        NetworkAddress address;
+
+        network_address(&instance->manager->desired->host.network, instance->record.slot, &address);
+        put(object, "name", json_string(instance->record.name));
+        put(object, "state", json_string(shown_state(instance)));
+        put(object, "ipv4", json_string(inet_ntop(AF_INET, &address.ipv4, v4, sizeof(v4))));
+        put(object, "ipv6", json_string(inet_ntop(AF_INET6, &address.ipv6, v6, sizeof(v6))));
+        put(object, "slot", json_integer(instance->record.slot));
+        put(object, "digest", json_string(instance->record.template_digest));
+        put(object, "pid", instance->init ? json_integer(instance->init) : json_null());
+        put_time(object, "created", instance->record.created);
+        put_time(object, "started", instance->record.started);
+        put(object, "wanted", json_boolean(instance->record.wanted));
+        put(object, "failure", instance->failure ? json_string(instance->failure) : json_null());
+        if (instance->config)
+                put_config(object, instance->config);
+        put_usage(object, instance);
+        return object;
+}
+
+void handle_list(Request *request) {
+        json_t *list = json_array();
+
+        for (Instance *i = request->manager->instances.first; i; i = i->next)
+                (void) json_array_append_new(list, describe(i));
+        request_reply(request, json_pack("{s:o}", "instances", list));
+}
+
+static json_t *expanded(const InstanceConfig *config) {
+        json_t *list = json_array();
+
+        for (size_t row = 0; config && row < instance_schema_size(); row++) {
+                _cleanup_free_ char *value = instance_config_value(config, row);
+                (void) json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "key", instance_schema_key(row), "value", value ?: "", "source",
+                                                             value_source_to_string(config->sources[row])));
+        }
+        return list;
+}
+
+// What the kernel has now, next to what is asked for.
+static json_t *enforced(Instance *instance) {
+        json_t *object = json_object();
+        Limits limits;
+
+        limits_init(&limits);
+        if (instance->box && cgroup_box_read(instance->box, &limits, NULL) >= 0)
+                for (LimitId id = 0; id < _LIMIT_MAX; id++) {
+                        _cleanup_free_ char *text = NULL;
+                        if (limit_row(id)->where == LIMIT_WHERE_CGROUP && (text = limit_format(id, &limits)))
+                                put(object, limit_row(id)->key, json_string(text));
+                }
+        limits_done(&limits);
+        return object;
+}
+
+void handle_show(Request *request) {
+        Instance *instance = request_instance(request);
+        json_t *object;
+
+        if (!instance)
+                return;
+        object = describe(instance);
+        put(object, "supervisor", instance->supervisor ? json_integer(instance->supervisor) : json_null());
+        put(object, "guest_helper", json_boolean(instance->guest_ready));
+        put(object, "enforced", enforced(instance));
+        put(object, "events", event_recent(request->manager->bus, instance->record.name));
+        if (request_bool(request, "expanded"))
+                put(object, "settings", expanded(instance->config));
+        request_reply(request, object);
+}
+
+static void console_closed(Request *request) {
+        // hostd-instance sees the hang-up of the pty and ends the session; that releases the request.
+}
+
+void handle_console(Request *request) {
+        Instance *instance = request_instance(request);
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        if (!instance)
+                return;
+        if (instance->state != INSTANCE_RUNNING) {
+                request_failf(request, ERR_BUSY, "%s is %s: it has a console only while it runs", instance->record.name, shown_state(instance));
+                return;
+        }
+        for (unsigned i = 0; i < request->method->n_fds; i++)
+                request->fds[i] = call_take_fd(request->call, i);
+        if (!request_fds_allowed(request))
+                return;
+        request->closed = console_closed;
+        r = console_session_start(instance, request, &err);
+        if (r < 0)
+                (void) request_fail(request, r, &err);
+}
+
+// The log is what the guest printed: bytes, not text. It is shown line by line with control characters made visible.
+void handle_log(Request *request) {
+        Instance *instance = request_instance(request);
+        int64_t lines = request_int(request, "lines", 1000);
+        _cleanup_free_ char *dir = NULL, *path = NULL, *text = NULL, *shown = NULL;
+        size_t size = 0;
+        char *from;
+
+        if (!instance)
+                return;
+        dir = instance_run_dir(instance);
+        if (!dir || asprintf(&path, "%s/console.log", dir) < 0) {
+                path = NULL;
+                request_failf(request, ERR_INTERNAL, "out of memory");
+                return;
+        }
+        if (io_read_file(AT_FDCWD, path, 8 << 20, &text, &size) < 0)
+                size = 0;
+        from = text ? text + size : NULL;
+        for (int64_t n = 0; from && from > text; from--)
+                if (from[-1] == '\n' && from != text + size && ++n >= lines)
+                        break;
+        json_t *list = json_array();
+        for (char *line = from; line && *line;) {
+                size_t length = strcspn(line, "\n");
+                char saved = line[length];
+                line[length] = 0;
+                if (length > 0 && line[length - 1] == '\r')
+                        line[length - 1] = 0;
+                free(TAKE_PTR(shown));
+                shown = valid_printable(line);
+                if (shown)
+                        (void) json_array_append_new(list, json_string(shown));
+                line += length + (saved == '\n');
+                if (!saved)
+                        break;
+        }
+        request_reply(request, json_pack("{s:o}", "lines", list));
+}

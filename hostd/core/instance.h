@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Instance: the runtime side of one instance: slot, processes, cgroup, control socket, state. What is wanted of it is in the
+// configuration (borrowed) and in the store (record.wanted).
+//
+//   stopped -> starting -> running <-> paused -> stopping -> stopped
+//
+// A verb takes a `done` that is called once, later or at once, with 0 or an error. Verbs on the same goal join each other.
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <systemd/sd-event.h>
+
+#include "instance/spec.h"
+#include "model/desired.h"
+#include "quotas/cgroup.h"
+#include "state/store.h"
+
+typedef struct Manager Manager;
+typedef struct GuestChannel GuestChannel;
+
+typedef enum InstanceState {
+        INSTANCE_STOPPED,
+        INSTANCE_STARTING,
+        INSTANCE_RUNNING,
+        INSTANCE_STOPPING,
+        INSTANCE_FAILED, // stopped, and the last start or run ended badly
+        _INSTANCE_STATE_MAX,
+        _INSTANCE_STATE_INVALID = -EINVAL,
+} InstanceState;
+const char *instance_state_to_string(InstanceState state);
+
+typedef void (*InstanceDone)(void *userdata, int r, Error *err);
+
+typedef enum InstanceGoal { GOAL_RUNNING, GOAL_STOPPED, GOAL_GUEST } InstanceGoal;
+typedef struct InstanceWaiter {
+        struct InstanceWaiter *next;
+        InstanceGoal goal;
+        InstanceDone done;
+        void *userdata;
+} InstanceWaiter;
+
+typedef struct Instance {
+        struct Instance *next;
+        Manager *manager;
+        StoreInstance record;
+        InstanceConfig *config; // borrowed from manager->desired; NULL: its file is gone ("orphan")
+        InstanceState state;
+        bool paused, again;     // again: start once more when it has stopped (restart, reboot from inside)
+        bool halted;            // the guest shut itself down
+        bool deleting;
+        bool template_held; // a reference to the mounted template
+        char *failure;          // why it is in INSTANCE_FAILED
+        pid_t supervisor, init, guest_pid;
+        int pidfd;              // of the supervisor
+        int control;
+        bool guest_ready;
+        CgroupBox *box;
+        GuestChannel *guest;
+        struct ConsoleSession *consoles;
+        uint64_t oom_seen;
+        // For the planner.
+        unsigned attempts;      // starts that ended badly
+        usec_t window, since;   // monotonic; see plan.h
+        bool reported;
+        uint64_t wanted_network, applied_network, wanted_limits, applied_limits; // revisions
+        usec_t begun;           // monotonic, of the present start
+        uint64_t cookie;
+        InstanceWaiter *waiters;
+        sd_event_source *control_source, *exit_source, *oom_source, *deadline, *connect_timer;
+} Instance;
+
+typedef struct InstanceList { Instance *first; size_t n; } InstanceList;
+Instance *instance_list_find(const InstanceList *list, const char *name); // NULL if absent
+Instance *instance_list_by_slot(const InstanceList *list, uint16_t slot);
+// New object in the list; state stopped. NULL on OOM.
+Instance *instance_new(Manager *manager, const StoreInstance *record, InstanceConfig *config);
+// Forgets the object (the kernel's state stays); unlinks itself.
+Instance *instance_free(Instance *instance);
+
+bool instance_is_active(const Instance *instance); // starting, running or stopping
+void instance_wait(Instance *instance, InstanceGoal goal, InstanceDone done, void *userdata);
+void instance_notify(Instance *instance, InstanceGoal goal, int r, const Error *err);
+void instance_set_state(Instance *instance, InstanceState state);
+char *instance_run_dir(const Instance *instance); // caller frees; NULL on OOM
+char *instance_disk_path(const Instance *instance); // "instances/NAME"
+char *instance_cgroup_prefix(const Instance *instance);
+void instance_failed(Instance *instance, const char *why); // state, warning, count for the back-off
+void instance_event(Instance *instance, const char *type, json_t *detail);
+
+// Storage: directories with their quota; all or nothing.
+int instance_disk_create(Instance *instance, Error *err);
+int instance_disk_rebuild(Instance *instance, Error *err); // fresh upper and work
+int instance_disk_remove(Instance *instance, Error *err); // to the trash; the space comes back in a job
+
+void instance_disk_purge_leftovers(Manager *manager); // at start: what a killed hostd left in the trash
+
+// Verbs. They return 0 when the request was taken (then `done` will be called), or fail at once without calling it.
+int instance_start(Instance *instance, InstanceDone done, void *userdata, Error *err);
+typedef struct StopOptions { bool force, again; usec_t timeout; } StopOptions; // timeout 0: the configuration's
+int instance_stop(Instance *instance, const StopOptions *options, InstanceDone done, void *userdata, Error *err);
+int instance_pause(Instance *instance, bool paused, Error *err);
+// Reconnects to a supervisor that outlived the last hostd. -ENOENT if there is none.
+int instance_adopt(Instance *instance, Error *err);
+// Kernel state of an instance that does not run: cgroups, veth, rules, run directory. Idempotent.
+int instance_clean(Instance *instance, Error *err);
+// Live application of what the configuration says.
+int instance_apply_limits(Instance *instance, bool force, Error *err);
+int instance_apply_network(Instance *instance, Error *err);
+
+// Control socket (instance_control.c).
+int instance_control_connect(Instance *instance, Error *err); // retries by timer while the supervisor starts
+int instance_control_send(Instance *instance, ControlType type, const int *fds, size_t n_fds, Error *err);
+void instance_control_drain(Instance *instance); // handles what has arrived
+void instance_control_close(Instance *instance);
+int instance_watch_exit(Instance *instance, Error *err);
+void instance_watch_oom(Instance *instance);
+void instance_exited(Instance *instance); // the supervisor is gone: clean, then tell everybody

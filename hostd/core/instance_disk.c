@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Instance, storage: directories with their quota, made whole or not at all.
+//
+//   instances/NAME/{upper,work,data,snapshots}, instances/NAME/slot (the number, so that a lost store can be rebuilt)
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "core/job.h"
+#include "core/manager.h"
+
+static const struct {
+        const char *name;
+        mode_t mode;
+} instance_dirs[] = {{"upper", 0755}, {"work", 0700}, {"data", 0755}, {"snapshots", 0700}};
+
+static int make_dirs(Instance *instance, int dir, Error *err) {
+        char text[16];
+        int r;
+
+        for (size_t i = 0; i < ELEMENTS(instance_dirs); i++)
+                if (mkdirat(dir, instance_dirs[i].name, instance_dirs[i].mode) < 0 && errno != EEXIST)
+                        return error_set_errno(err, errno, "cannot make %s", instance_dirs[i].name);
+        snprintf(text, sizeof(text), "%u\n", instance->record.slot);
+        r = io_write_atomic(dir, "slot", text, strlen(text), 0600);
+        return r < 0 ? error_set_errno(err, r, "cannot write the slot") : 0;
+}
+
+static uint64_t wanted_bytes(const Instance *instance) {
+        return instance->manager->disk.bytes ? instance->config->limits.value[LIMIT_DISK] : UINT64_MAX;
+}
+
+static uint64_t wanted_inodes(const Instance *instance) {
+        return instance->manager->disk.inodes ? instance->config->limits.value[LIMIT_INODES] : UINT64_MAX;
+}
+
+int instance_disk_create(Instance *instance, Error *err) {
+        _cleanup_free_ char *path = instance_disk_path(instance);
+        Manager *m = instance->manager;
+        _cleanup_close_ int dir = -EBADF;
+        Error ignored = ERROR_NULL;
+        int r;
+
+        if (!path)
+                return error_set_errno(err, ENOMEM, "cannot make the instance's directory");
+        r = disk_create(&m->disk, path, instance->record.slot, wanted_bytes(instance), wanted_inodes(instance), err);
+        if (r < 0)
+                return r;
+        dir = openat(m->state_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        r = dir < 0 ? error_set_errno(err, errno, "cannot open %s", path) : make_dirs(instance, dir, err);
+        if (r < 0) {
+                (void) instance_disk_remove(instance, &ignored);
+                error_done(&ignored);
+        }
+        return r;
+}
+
+int instance_disk_rebuild(Instance *instance, Error *err) {
+        _cleanup_free_ char *path = instance_disk_path(instance);
+        _cleanup_close_ int dir = -EBADF;
+        int r;
+
+        dir = path ? openat(instance->manager->state_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -ENOMEM;
+        if (dir < 0)
+                return error_set_errno(err, errno, "cannot open the storage of %s", instance->record.name);
+        // Emptied where it is: the quota and its inherited id stay on the directory above.
+        for (size_t i = 0; i < 2; i++) {
+                r = io_remove_tree(dir, instance_dirs[i].name);
+                if (r < 0)
+                        return error_set_errno(err, r, "cannot empty %s of %s", instance_dirs[i].name, instance->record.name);
+        }
+        return make_dirs(instance, dir, err);
+}
+
+typedef struct Purge {
+        Manager *manager;
+        DiskHost disk;
+        uint16_t slot;
+        char trash[48];
+} Purge;
+
+static int purge_work(void *input, json_t **ret, Error *err) {
+        Purge *purge = input;
+
+        return disk_purge(&purge->disk, purge->trash, err);
+}
+
+// Only now may the slot, and with it the id range, be given to somebody else.
+static void purge_done(void *userdata, int r, json_t *result, Error *err) {
+        Purge *purge = userdata;
+        Manager *m = purge->manager;
+        _cleanup_error_ Error store_err = ERROR_NULL;
+
+        if (r < 0)
+                manager_warn(m, "purge", "host", "%s: %s", purge->trash, error_message(err, r));
+        else if (store_slot_release(m->store, purge->slot, &store_err) < 0)
+                manager_warn(m, "store", "host", "%s", error_message(&store_err, -EIO));
+        free(purge);
+}
+
+static void purge_start(Manager *m, uint16_t slot, const char *trash) {
+        Purge *purge = calloc(1, sizeof(Purge));
+        _cleanup_error_ Error err = ERROR_NULL;
+        JobSpec spec = {purge_work, purge, purge_done, purge};
+
+        if (!purge)
+                return;
+        purge->manager = m;
+        purge->disk = m->disk;
+        purge->slot = slot;
+        snprintf(purge->trash, sizeof(purge->trash), "%s", trash);
+        if (job_start(m->event, &spec, &err) < 0) {
+                manager_warn(m, "purge", "host", "%s", error_message(&err, -EIO)); // the next start of hostd tries again
+                free(purge);
+        }
+}
+
+int instance_disk_remove(Instance *instance, Error *err) {
+        _cleanup_free_ char *path = instance_disk_path(instance);
+        char trash[48];
+        int r;
+
+        snprintf(trash, sizeof(trash), "i%04x-%llx", instance->record.slot, (unsigned long long) clock_realtime());
+        r = path ? disk_remove(&instance->manager->disk, path, trash, err) : -ENOMEM;
+        if (r < 0)
+                return r;
+        purge_start(instance->manager, instance->record.slot, trash);
+        return 0;
+}
+
+void instance_disk_purge_leftovers(Manager *m) {
+        _cleanup_strv_ char **names = NULL;
+        unsigned slot;
+
+        if (disk_trash_list(&m->disk, &names) < 0)
+                return;
+        for (char **name = names; name && *name; name++)
+                if (sscanf(*name, "i%4x-", &slot) == 1 && slot <= SLOT_MAX)
+                        purge_start(m, (uint16_t) slot, *name);
+}

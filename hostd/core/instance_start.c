@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Instance, starting: everything the host must have in place before the guest's init runs, in one order, undone as a whole.
+#include <arpa/inet.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "core/doctor.h"
+#include "core/launcher.h"
+#include "core/manager.h"
+
+#define START_TIMEOUT (60 * USEC_PER_SEC)
+
+static int policies_of(Instance *instance, Policy ***ret, size_t *ret_n, Error *err) {
+        Desired *desired = instance->manager->desired;
+        char **names = instance->config->policies;
+        Policy **list = calloc(strv_length(names) + 1, sizeof(Policy *));
+        size_t n = 0;
+
+        if (!list)
+                return error_set_errno(err, ENOMEM, "cannot collect policies");
+        for (; names && *names; names++) {
+                Policy *policy = desired_find_policy(desired, *names);
+                if (!policy) {
+                        free(list);
+                        return error_set(err, ERR_NOT_FOUND, "policy \"%s\" of instance %s does not exist", *names, instance->record.name);
+                }
+                list[n++] = policy;
+        }
+        *ret = list;
+        *ret_n = n;
+        return 0;
+}
+
+int instance_apply_network(Instance *instance, Error *err) {
+        _cleanup_free_ Policy **policies = NULL;
+        Manager *m = instance->manager;
+        uint16_t slot = instance->record.slot;
+        size_t n = 0;
+        int r;
+
+        r = policies_of(instance, &policies, &n, err);
+        if (r < 0)
+                return r;
+        r = network_attach(m->network, slot, err);
+        if (r < 0)
+                return error_wrap(err, "network");
+        r = network_set_policy(m->network, slot, policies, n, err);
+        if (r < 0)
+                return error_wrap(err, "network policy");
+        r = network_set_upload(m->network, slot, instance->config->limits.value[LIMIT_UPLOAD], err);
+        if (r >= 0)
+                instance->applied_network = instance->wanted_network;
+        return r;
+}
+
+int instance_apply_limits(Instance *instance, bool force, Error *err) {
+        const Limits *limits = &instance->config->limits;
+        _cleanup_free_ char *path = instance_disk_path(instance);
+        _cleanup_strv_ char **allowed = NULL;
+        Manager *m = instance->manager;
+        int r;
+
+        r = doctor_allowed(m, instance->config, &allowed, err);
+        if (r < 0)
+                return r;
+        if (instance->box) {
+                r = cgroup_box_apply(instance->box, limits, allowed, force, err);
+                if (r < 0)
+                        return r;
+        }
+        r = disk_set(&m->disk, path, instance->record.slot, m->disk.bytes ? limits->value[LIMIT_DISK] : UINT64_MAX,
+                     m->disk.inodes ? limits->value[LIMIT_INODES] : UINT64_MAX, err);
+        if (r >= 0)
+                instance->applied_limits = instance->wanted_limits;
+        return r;
+}
+
+static int spec_address(Manager *m, uint16_t slot, InstanceSpec *spec) {
+        char v4[INET_ADDRSTRLEN], v6[INET6_ADDRSTRLEN];
+        NetworkAddress a;
+
+        network_address(&m->desired->host.network, slot, &a);
+        spec->peer_ifname = strdup(a.peer_ifname);
+        spec->ipv4 = strdup(inet_ntop(AF_INET, &a.ipv4, v4, sizeof(v4)));
+        spec->ipv6 = strdup(inet_ntop(AF_INET6, &a.ipv6, v6, sizeof(v6)));
+        if (asprintf(&spec->mac, "%02x:%02x:%02x:%02x:%02x:%02x", a.mac[0], a.mac[1], a.mac[2], a.mac[3], a.mac[4], a.mac[5]) < 0)
+                spec->mac = NULL;
+        return spec->peer_ifname && spec->ipv4 && spec->ipv6 && spec->mac ? 0 : -ENOMEM;
+}
+
+static int spec_fill(Instance *instance, const char *run_dir, const char *template_dir, InstanceSpec *spec) {
+        Manager *m = instance->manager;
+        const char *profile = doctor_apparmor_profile(m);
+
+        spec->slot = instance->record.slot;
+        spec->id_base = idpool_slot_base(&m->pool, spec->slot);
+        spec->id_count = SLOT_IDS;
+        spec->name = strdup(instance->record.name);
+        spec->run_dir = strdup(run_dir);
+        spec->template_dir = strdup(template_dir);
+        spec->cgroup_prefix = instance_cgroup_prefix(instance);
+        spec->apparmor_profile = profile ? strdup(profile) : NULL;
+        spec->open_files = instance->config->limits.value[LIMIT_OPEN_FILES];
+        spec->read_only = instance->config->read_only;
+        spec->unified_cgroup = cgroup_host_is_unified(m->cgroup);
+        if (asprintf(&spec->root_dir, "%s/instances/%s", m->paths.state, instance->record.name) < 0)
+                spec->root_dir = NULL;
+        if (asprintf(&spec->log_file, "%s/console.log", run_dir) < 0)
+                spec->log_file = NULL;
+        if (!spec->name || !spec->run_dir || !spec->template_dir || !spec->cgroup_prefix || !spec->root_dir || !spec->log_file)
+                return -ENOMEM;
+        return spec_address(m, spec->slot, spec);
+}
+
+static int write_spec(Instance *instance, const char *run_dir, const char *template_dir, Error *err) {
+        _cleanup_(instance_spec_done) InstanceSpec spec = {0};
+        _cleanup_free_ char *path = NULL;
+        int r;
+
+        r = spec_fill(instance, run_dir, template_dir, &spec);
+        if (r < 0 || asprintf(&path, "%s/spec.json", run_dir) < 0) {
+                path = NULL;
+                return error_set_errno(err, ENOMEM, "cannot describe the instance");
+        }
+        if (spec.id_base == 0)
+                return error_set(err, ERR_QUOTA, "the root line of /etc/subuid has no ids left for slot %u", spec.slot);
+        return instance_spec_save(&spec, path, err);
+}
+
+static int prepare(Instance *instance, const char *run_dir, Error *err) {
+        _cleanup_free_ char *prefix = NULL, *template_dir = NULL;
+        Manager *m = instance->manager;
+        int r;
+
+        r = doctor_check_start(m, instance->config, err);
+        if (r < 0)
+                return r;
+        instance->record.generation++;
+        r = store_instance_update(m->store, &instance->record, err);
+        if (r < 0)
+                return r;
+        if (!(prefix = instance_cgroup_prefix(instance)))
+                return error_set_errno(err, ENOMEM, "cannot start");
+        r = template_mount(m->templates, instance->record.template_digest, &template_dir, err);
+        if (r < 0)
+                return error_wrap(err, "template");
+        instance->template_held = true;
+        r = io_mkdir_p(AT_FDCWD, run_dir, 0700);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot make %s", run_dir);
+        if (!m->systemd) {
+                r = cgroup_box_create(m->cgroup, prefix, &instance->box, err);
+                if (r < 0)
+                        return error_wrap(err, "cgroup");
+                r = instance_apply_limits(instance, true, err);
+                if (r < 0)
+                        return error_wrap(err, "limits");
+        }
+        r = instance_apply_network(instance, err);
+        if (r < 0)
+                return r;
+        return write_spec(instance, run_dir, template_dir, err);
+}
+
+// Under systemd the group exists once the unit runs: the supervisor waits for the limits (it starts nothing before HELLO).
+static int spawn(Instance *instance, const char *run_dir, Error *err) {
+        _cleanup_free_ char *prefix = instance_cgroup_prefix(instance);
+        Manager *m = instance->manager;
+        int r;
+
+        r = launcher_start(instance, run_dir, &instance->supervisor, &instance->pidfd, err);
+        if (r < 0)
+                return r;
+        if (m->systemd) {
+                r = cgroup_box_create(m->cgroup, prefix, &instance->box, err);
+                if (r >= 0)
+                        r = instance_apply_limits(instance, true, err);
+                if (r < 0)
+                        return error_wrap(err, "limits");
+        }
+        instance_watch_oom(instance);
+        r = instance_watch_exit(instance, err);
+        if (r < 0)
+                return r;
+        return instance_control_connect(instance, err);
+}
+
+static int start_timed_out(sd_event_source *source, uint64_t usec, void *userdata) {
+        Instance *instance = userdata;
+
+        instance->deadline = sd_event_source_disable_unref(instance->deadline);
+        if (!instance->failure)
+                instance->failure = strdup("the guest's init did not run within 60 s");
+        if (instance->box)
+                (void) cgroup_box_kill(instance->box);
+        launcher_kill(instance);
+        return 0;
+}
+
+int instance_start(Instance *instance, InstanceDone done, void *userdata, Error *err) {
+        _cleanup_free_ char *run_dir = instance_run_dir(instance);
+        Error ignored = ERROR_NULL;
+        int r;
+
+        if (!instance->config)
+                return error_set(err, ERR_BUSY, "%s has no configuration file any more: restore instances.d/%s.conf or delete it",
+                                 instance->record.name, instance->record.name);
+        if (instance->deleting || instance->state == INSTANCE_STOPPING)
+                return error_set(err, ERR_BUSY, "%s is being stopped or deleted", instance->record.name);
+        if (!run_dir)
+                return error_set_errno(err, ENOMEM, "cannot start %s", instance->record.name);
+        if (instance->state == INSTANCE_RUNNING || instance->state == INSTANCE_STARTING) {
+                instance->record.wanted = true;
+                instance_wait(instance, GOAL_RUNNING, done, userdata);
+                if (instance->state == INSTANCE_RUNNING)
+                        instance_notify(instance, GOAL_RUNNING, 0, NULL);
+                return 0;
+        }
+        free(TAKE_PTR(instance->failure));
+        instance->begun = clock_monotonic();
+        instance->again = instance->halted = instance->paused = false;
+        r = prepare(instance, run_dir, err);
+        if (r >= 0)
+                r = spawn(instance, run_dir, err);
+        if (r < 0) {
+                launcher_kill(instance);
+                (void) instance_clean(instance, &ignored);
+                error_done(&ignored);
+                return error_wrap(err, "cannot start %s", instance->record.name);
+        }
+        instance->record.wanted = true;
+        instance_set_state(instance, INSTANCE_STARTING);
+        instance_wait(instance, GOAL_RUNNING, done, userdata);
+        (void) sd_event_add_time_relative(instance->manager->event, &instance->deadline, CLOCK_MONOTONIC, START_TIMEOUT, 0,
+                                          start_timed_out, instance);
+        return 0;
+}

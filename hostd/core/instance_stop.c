@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Instance, ending: stop, exit, out-of-memory, and what is cleaned when the supervisor is gone.
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "core/launcher.h"
+#include "core/manager.h"
+
+#define KILL_GRACE (5 * USEC_PER_SEC)
+
+static int kill_timed_out(sd_event_source *source, uint64_t usec, void *userdata) {
+        Instance *instance = userdata;
+
+        instance->deadline = sd_event_source_disable_unref(instance->deadline);
+        launcher_kill(instance);
+        return 0;
+}
+
+static void stop_by_force(Instance *instance) {
+        if (instance->box) {
+                Error err = ERROR_NULL;
+                (void) cgroup_box_kill(instance->box);
+                if (instance->paused && cgroup_box_freeze(instance->box, false, USEC_PER_SEC, &err) < 0)
+                        log_event(LOG_WARNING, NULL, instance->record.name, "%s", error_message(&err, -EIO));
+                error_done(&err);
+        }
+        instance->deadline = sd_event_source_disable_unref(instance->deadline);
+        // The supervisor reports and ends by itself as soon as init is gone. While it is still starting there may be no init yet.
+        if (instance->init == 0)
+                launcher_kill(instance);
+        (void) sd_event_add_time_relative(instance->manager->event, &instance->deadline, CLOCK_MONOTONIC, KILL_GRACE, 0, kill_timed_out, instance);
+}
+
+static int stop_timed_out(sd_event_source *source, uint64_t usec, void *userdata) {
+        Instance *instance = userdata;
+
+        log_event(LOG_WARNING, NULL, instance->record.name, "did not stop in time and is killed");
+        instance_event(instance, "instance-killed", json_pack("{s:s}", "reason", "stop timeout"));
+        stop_by_force(instance);
+        return 0;
+}
+
+int instance_stop(Instance *instance, const StopOptions *options, InstanceDone done, void *userdata, Error *err) {
+        usec_t timeout = instance->config ? instance->config->stop_timeout : 30 * USEC_PER_SEC;
+        bool force = options->force;
+        Error ignored = ERROR_NULL;
+
+        instance->record.wanted = options->again;
+        (void) store_instance_update(instance->manager->store, &instance->record, &ignored); // the exit writes it again
+        error_done(&ignored);
+        if (!instance_is_active(instance)) {
+                instance_wait(instance, GOAL_STOPPED, done, userdata);
+                instance_notify(instance, GOAL_STOPPED, 0, NULL);
+                return 0;
+        }
+        if (options->timeout)
+                timeout = options->timeout;
+        instance->again = options->again;
+        if (instance->paused && !force) {
+                int r = instance_pause(instance, false, err); // a frozen guest hears nothing
+                if (r < 0)
+                        return r;
+        }
+        // Without somebody to pass the wish on there is no graceful way.
+        if (!force)
+                force = instance_control_send(instance, CONTROL_STOP, NULL, 0, &ignored) < 0;
+        error_done(&ignored);
+        instance_set_state(instance, INSTANCE_STOPPING);
+        instance_notify(instance, GOAL_RUNNING, -ECANCELED, &(Error) {.code = ERR_CANCELLED, .message = (char *) "it was stopped meanwhile"});
+        instance_wait(instance, GOAL_STOPPED, done, userdata);
+        instance->deadline = sd_event_source_disable_unref(instance->deadline);
+        if (force)
+                stop_by_force(instance);
+        else
+                (void) sd_event_add_time_relative(instance->manager->event, &instance->deadline, CLOCK_MONOTONIC, timeout, 0, stop_timed_out, instance);
+        return 0;
+}
+
+int instance_pause(Instance *instance, bool paused, Error *err) {
+        int r;
+
+        if (instance->state != INSTANCE_RUNNING || !instance->box)
+                return error_set(err, ERR_BUSY, "%s is %s: only a running instance can be paused", instance->record.name,
+                                 instance_state_to_string(instance->state));
+        r = cgroup_box_freeze(instance->box, paused, 5 * USEC_PER_SEC, err);
+        if (r < 0)
+                return r;
+        if (instance->paused != paused) {
+                instance->paused = paused;
+                instance_event(instance, paused ? "instance-paused" : "instance-resumed", NULL);
+        }
+        return 0;
+}
+
+int instance_clean(Instance *instance, Error *err) {
+        _cleanup_free_ char *run_dir = instance_run_dir(instance), *prefix = instance_cgroup_prefix(instance);
+        Manager *m = instance->manager;
+        Error later = ERROR_NULL;
+        int r = 0, k;
+
+        instance_control_close(instance);
+        instance->exit_source = sd_event_source_disable_unref(instance->exit_source);
+        instance->oom_source = sd_event_source_disable_unref(instance->oom_source);
+        instance->deadline = sd_event_source_disable_unref(instance->deadline);
+        instance->connect_timer = sd_event_source_disable_unref(instance->connect_timer);
+        instance->pidfd = close_fd(instance->pidfd);
+        instance->supervisor = instance->init = instance->guest_pid = 0;
+        instance->paused = false;
+        if (!instance->box && prefix)
+                (void) cgroup_box_open(m->cgroup, prefix, &instance->box, NULL);
+        if (instance->box) {
+                r = cgroup_box_remove(instance->box, err);
+                instance->box = cgroup_box_free(instance->box);
+        }
+        k = network_detach(m->network, instance->record.slot, &later);
+        if (k < 0 && r >= 0) {
+                r = k;
+                error_move(err, &later);
+        }
+        error_done(&later);
+        if (instance->template_held)
+                (void) template_unmount(m->templates, instance->record.template_digest, NULL); // busy: the next stop or start of hostd tries again
+        instance->template_held = false;
+        if (run_dir)
+                (void) io_remove_tree(AT_FDCWD, run_dir);
+        return r;
+}
+
+// How it ended decides what follows: asked for, by itself, or badly.
+static void judge_exit(Instance *instance, Error *err) {
+        bool asked = instance->state == INSTANCE_STOPPING;
+
+        if (instance->failure) {
+                (void) error_set(err, ERR_UNAVAILABLE, "%s", instance->failure);
+        } else if (!asked && !instance->again && !instance->halted) {
+                instance->failure = strdup("the instance ended unexpectedly");
+                (void) error_set(err, ERR_UNAVAILABLE, "%s ended unexpectedly", instance->record.name);
+        }
+        if (!instance->failure)
+                log_event(LOG_INFO, LOG_ID_INSTANCE_STOPPED, instance->record.name, "stopped");
+        if (instance->halted && !asked && !instance->again)
+                instance->record.wanted = false; // the guest switched itself off: the last state is off
+}
+
+void instance_exited(Instance *instance) {
+        Manager *m = instance->manager;
+        _cleanup_error_ Error err = ERROR_NULL, clean_err = ERROR_NULL;
+        bool again = instance->again && !instance->deleting && !m->stopping;
+
+        judge_exit(instance, &err);
+        if (instance_clean(instance, &clean_err) < 0)
+                manager_warn(m, "clean", instance->record.name, "%s", error_message(&clean_err, -EIO));
+        error_done(&clean_err);
+        if (!m->stopping && store_instance_update(m->store, &instance->record, &clean_err) < 0)
+                manager_warn(m, "store", instance->record.name, "%s", error_message(&clean_err, -EIO));
+        instance->again = false;
+        if (instance->failure)
+                instance_failed(instance, instance->failure);
+        else
+                instance_set_state(instance, INSTANCE_STOPPED);
+        if (again && !instance->failure && instance_start(instance, NULL, NULL, &err) < 0)
+                instance_failed(instance, error_message(&err, -EIO));
+        instance_notify(instance, GOAL_STOPPED, 0, NULL);
+        if (err.code != ERR_NONE || instance->state == INSTANCE_FAILED)
+                instance_notify(instance, GOAL_RUNNING, -EHOSTDOWN, &err);
+        instance_notify(instance, GOAL_GUEST, -EHOSTDOWN, &(Error) {.code = ERR_UNAVAILABLE, .message = (char *) "the instance stopped"});
+        manager_replan(m);
+}
+
+static int exit_seen(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        Instance *instance = userdata;
+
+        // What it said last may still be in the socket.
+        if (instance->control_source && instance->control >= 0)
+                instance_control_drain(instance);
+        (void) waitpid(instance->supervisor, NULL, WNOHANG); // ours only with the fork launcher
+        instance_exited(instance);
+        return 0;
+}
+
+int instance_watch_exit(Instance *instance, Error *err) {
+        int r = sd_event_add_io(instance->manager->event, &instance->exit_source, instance->pidfd, EPOLLIN, exit_seen, instance);
+
+        return r < 0 ? error_set_errno(err, r, "cannot watch hostd-instance") : 0;
+}
+
+static int oom_seen(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        Instance *instance = userdata;
+        CgroupUsage usage;
+        char sink[4096];
+
+        (void) !read(fd, sink, sizeof(sink)); // counter or inotify records: only the fact matters
+        if (cgroup_box_usage(instance->box, &usage, NULL) < 0 || usage.oom_kills <= instance->oom_seen)
+                return 0;
+        log_event(LOG_WARNING, LOG_ID_OOM, instance->record.name, "%llu processes were killed because the memory limit was reached",
+                  (unsigned long long) (usage.oom_kills - instance->oom_seen));
+        instance_event(instance, "oom", json_pack("{s:I, s:I, s:I}", "kills", (json_int_t) (usage.oom_kills - instance->oom_seen), "memory_peak",
+                                                  (json_int_t) usage.memory_peak_bytes, "total", (json_int_t) usage.oom_kills));
+        instance->oom_seen = usage.oom_kills;
+        return 0;
+}
+
+void instance_watch_oom(Instance *instance) {
+        CgroupUsage usage = {0};
+        uint32_t events;
+        int fd;
+
+        if (cgroup_box_usage(instance->box, &usage, NULL) >= 0)
+                instance->oom_seen = usage.oom_kills;
+        if (cgroup_box_oom_fd(instance->box, &fd, &events, NULL) < 0)
+                return; // the record of each command still tells
+        (void) io_set_nonblock(fd, true);
+        if (sd_event_add_io(instance->manager->event, &instance->oom_source, fd, events, oom_seen, instance) < 0)
+                (void) close_fd(fd);
+        else
+                (void) sd_event_source_set_io_fd_own(instance->oom_source, true);
+}

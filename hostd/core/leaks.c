@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Leaks: see leaks.h.
+#include "core/leaks.h"
+
+#include <dirent.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/log.h"
+
+static void leak_add(json_t *list, const char *kind, const char *object) {
+        (void) json_array_append_new(list, json_pack("{s:s, s:s}", "kind", kind, "object", object));
+}
+
+static Instance *instance_of_prefix(Manager *m, const char *prefix) {
+        for (Instance *i = m->instances.first; i; i = i->next) {
+                _cleanup_free_ char *own = instance_cgroup_prefix(i);
+                if (own && instance_is_active(i) && strcmp(own, prefix) == 0)
+                        return i;
+        }
+        return NULL;
+}
+
+static int leaks_cgroups(Manager *m, json_t *list, Error *err) {
+        _cleanup_strv_ char **prefixes = NULL;
+        int r = cgroup_host_list(m->cgroup, &prefixes, err);
+
+        for (char **p = prefixes; r >= 0 && p && *p; p++)
+                if (!instance_of_prefix(m, *p))
+                        leak_add(list, "cgroup", *p);
+        return r;
+}
+
+static int leaks_network(Manager *m, json_t *list, Error *err) {
+        _cleanup_strv_ char **objects = NULL;
+        uint16_t live[SLOT_MAX];
+        size_t n = 0;
+        int r;
+
+        for (Instance *i = m->instances.first; i && n < ELEMENTS(live); i = i->next)
+                if (instance_is_active(i))
+                        live[n++] = i->record.slot;
+        r = network_leaks(m->network, live, n, &objects, err);
+        for (char **p = objects; r >= 0 && p && *p; p++)
+                leak_add(list, "network", *p);
+        return r;
+}
+
+static void leaks_directory(Manager *m, json_t *list, const char *base, bool run) {
+        _cleanup_free_ char *path = NULL;
+        DIR *d = asprintf(&path, "%s/instances", base) < 0 ? NULL : opendir(path);
+        struct dirent *e;
+        unsigned slot;
+
+        while (d && (e = readdir(d))) {
+                Instance *i = NULL;
+                if (e->d_name[0] == '.')
+                        continue;
+                if (run && sscanf(e->d_name, "i%4x", &slot) == 1)
+                        i = instance_list_by_slot(&m->instances, (uint16_t) slot);
+                if (!run)
+                        i = instance_list_find(&m->instances, e->d_name);
+                if (!i || (run && !instance_is_active(i)))
+                        leak_add(list, run ? "run directory" : "storage", e->d_name);
+        }
+        if (d)
+                (void) closedir(d);
+}
+
+json_t *leaks_list(Manager *m, Error *err) {
+        json_t *list = json_array();
+        int r;
+
+        r = leaks_cgroups(m, list, err);
+        if (r >= 0)
+                r = leaks_network(m, list, err);
+        if (r < 0) {
+                json_decref(list);
+                return NULL;
+        }
+        leaks_directory(m, list, m->paths.run, true);
+        leaks_directory(m, list, m->paths.state, false);
+        return list;
+}
+
+static void sweep_one(Manager *m, const char *kind, const char *object) {
+        _cleanup_free_ char *path = NULL;
+        unsigned slot;
+        int r = 0;
+
+        if (strcmp(kind, "cgroup") == 0)
+                r = cgroup_host_sweep(m->cgroup, object);
+        else if (strcmp(kind, "run directory") == 0 && asprintf(&path, "%s/instances/%s", m->paths.run, object) >= 0)
+                r = io_remove_tree(AT_FDCWD, path);
+        else if (strcmp(kind, "network") == 0) {
+                const char *digits = strpbrk(object, "0123456789abcdef");
+                const char *at = strstr(object, "hv") ?: strstr(object, "hp") ?: strstr(object, "i0");
+                if (at && digits && sscanf(at + (at[0] == 'i' ? 1 : 2), "%4x", &slot) == 1 && slot > 0 && slot <= SLOT_MAX)
+                        r = network_detach(m->network, (uint16_t) slot, NULL);
+        } else
+                return; // storage without a record may be somebody's data: reported, not removed
+        if (r < 0)
+                manager_warn(m, "leak", "host", "%s %s cannot be removed: %s", kind, object, strerror(-r));
+        else
+                log_info("removed leftover %s %s", kind, object);
+}
+
+int leaks_sweep(Manager *m, Error *err) {
+        json_t *list = leaks_list(m, err), *leak;
+        size_t index;
+        int n;
+
+        if (!list)
+                return -EIO;
+        json_array_foreach(list, index, leak)
+                sweep_one(m, json_string_value(json_object_get(leak, "kind")), json_string_value(json_object_get(leak, "object")));
+        n = (int) json_array_size(list);
+        json_decref(list);
+        return n;
+}

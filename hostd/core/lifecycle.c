@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Lifecycle: see lifecycle.h.
+#include "core/lifecycle.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/io.h"
+#include "base/log.h"
+
+int lifecycle_admit(Manager *m, const InstanceConfig *config, Error *err) {
+        Promise asked = {config->name, config->limits.value[LIMIT_MEMORY], config->limits.value[LIMIT_DISK]};
+        _cleanup_free_ Promise *promised = NULL;
+        Capacity capacity = manager_capacity(m);
+        size_t n;
+
+        promised = manager_promises(m, config->name, &n);
+        if (!promised)
+                return error_set_errno(err, ENOMEM, "cannot check the admission");
+        return admission_check(&capacity, promised, n, &asked, err);
+}
+
+int lifecycle_check_set(Manager *m, const Desired *desired, Error *err) {
+        Capacity capacity = manager_capacity(m);
+        _cleanup_free_ Promise *promised = calloc(desired->n_instances + 1, sizeof(Promise));
+
+        if (!promised)
+                return error_set_errno(err, ENOMEM, "cannot check the admission");
+        for (size_t i = 0; i < desired->n_instances; i++) {
+                const InstanceConfig *c = desired->instances[i];
+                Promise asked = {c->name, c->limits.value[LIMIT_MEMORY], c->limits.value[LIMIT_DISK]};
+                int r = admission_check(&capacity, promised, i, &asked, err);
+                if (r < 0)
+                        return r;
+                promised[i] = asked;
+        }
+        return 0;
+}
+
+static char *conf_path(const char *name) {
+        char *path;
+
+        return asprintf(&path, "instances.d/%s.conf", name) < 0 ? NULL : path;
+}
+
+static void undo_create(Instance *instance) {
+        Manager *m = instance->manager;
+        Error ignored = ERROR_NULL;
+        uint16_t slot = instance->record.slot;
+        bool used = false;
+
+        // With a directory the purge releases the slot; without one nothing was ever written with its ids.
+        _cleanup_free_ char *path = instance_disk_path(instance);
+        struct stat st;
+        if (path && fstatat(m->state_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+                used = instance_disk_remove(instance, &ignored) >= 0;
+        error_done(&ignored);
+        (void) store_instance_retire(m->store, instance->record.name, &ignored);
+        error_done(&ignored);
+        if (!used)
+                (void) store_slot_release(m->store, slot, &ignored);
+        error_done(&ignored);
+        (void) instance_free(instance);
+}
+
+static int create_record(Manager *m, const CreateOptions *options, Instance **ret, Error *err) {
+        StoreInstance record = {.created = clock_realtime()};
+        Template *template = template_find(m->templates, options->template);
+        Instance *instance;
+        int r;
+
+        if (!template)
+                return error_set(err, ERR_NOT_FOUND, "there is no template \"%s\": build one with \"hostctl template build\" or see \"hostctl template list\"",
+                                 options->template);
+        snprintf(record.name, sizeof(record.name), "%s", options->name);
+        snprintf(record.template_digest, sizeof(record.template_digest), "%s", template->manifest->digest);
+        r = store_instance_add(m->store, &record, err);
+        if (r < 0)
+                return r;
+        instance = instance_new(m, &record, options->config);
+        if (!instance) {
+                (void) store_instance_retire(m->store, record.name, NULL);
+                (void) store_slot_release(m->store, record.slot, NULL);
+                return error_set_errno(err, ENOMEM, "cannot create %s", options->name);
+        }
+        *ret = instance;
+        return 0;
+}
+
+int lifecycle_create(Manager *m, const CreateOptions *options, Instance **ret, Error *err) {
+        _cleanup_free_ char *path = conf_path(options->name);
+        Instance *instance = NULL;
+        int r;
+
+        if (!path)
+                return error_set_errno(err, ENOMEM, "cannot create %s", options->name);
+        if (instance_list_find(&m->instances, options->name))
+                return error_set(err, ERR_EXISTS, "instance \"%s\" exists already", options->name);
+        r = lifecycle_admit(m, options->config, err);
+        if (r < 0)
+                return r;
+        r = create_record(m, options, &instance, err);
+        if (r < 0)
+                return r;
+        r = instance_disk_create(instance, err);
+        // The file is the point of no return: with it the instance exists, without it the start of hostd undoes the rest.
+        if (r >= 0 && options->text)
+                r = confdir_write(m->confdir, path, options->text, err);
+        if (r < 0) {
+                undo_create(instance);
+                return error_wrap(err, "cannot create %s", options->name);
+        }
+        instance_event(instance, "instance-created", json_pack("{s:s}", "template", options->template));
+        *ret = instance;
+        return 0;
+}
+
+typedef struct Deletion {
+        Instance *instance;
+        InstanceDone done;
+        void *userdata;
+} Deletion;
+
+static int delete_now(Instance *instance, Error *err) {
+        _cleanup_free_ char *path = conf_path(instance->record.name);
+        Manager *m = instance->manager;
+        int r;
+
+        // The file first: from here on a restart of hostd finishes what is left.
+        r = path ? confdir_remove(m->confdir, path, err) : -ENOMEM;
+        if (r < 0 && r != -ENOENT)
+                return r;
+        if (r < 0 && err)
+                error_done(err);
+        r = instance_disk_remove(instance, err);
+        if (r < 0)
+                return r;
+        r = store_instance_retire(m->store, instance->record.name, err);
+        if (r < 0)
+                return r;
+        instance_event(instance, "instance-deleted", NULL);
+        (void) store_warning_clear(m->store, "orphan", instance->record.name, NULL);
+        (void) store_warning_clear(m->store, "instance-failed", instance->record.name, NULL);
+        return 0;
+}
+
+static void delete_stopped(void *userdata, int r, Error *stop_err) {
+        Deletion *deletion = userdata;
+        Instance *instance = deletion->instance;
+        Manager *m = instance->manager;
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        r = delete_now(instance, &err);
+        if (r >= 0) {
+                // The list forgets it; the configuration set still owns `config` until the next load.
+                instance->config = NULL;
+                (void) instance_free(instance);
+                r = manager_reload(m, false, NULL, &err);
+                if (r < 0) { // another file is broken: not this caller's fault
+                        error_done(&err);
+                        r = 0;
+                }
+        } else
+                instance->deleting = false;
+        deletion->done(deletion->userdata, r, &err);
+        free(deletion);
+}
+
+int lifecycle_delete(Instance *instance, InstanceDone done, void *userdata, Error *err) {
+        Deletion *deletion;
+        StopOptions options = {.force = true};
+
+        if (instance->deleting)
+                return error_set(err, ERR_BUSY, "%s is being deleted already", instance->record.name);
+        if (!(deletion = calloc(1, sizeof(Deletion))))
+                return error_set_errno(err, ENOMEM, "cannot delete %s", instance->record.name);
+        *deletion = (Deletion) {instance, done, userdata};
+        instance->deleting = true;
+        if (!instance_is_active(instance)) {
+                delete_stopped(deletion, 0, NULL);
+                return 0;
+        }
+        int r = instance_stop(instance, &options, delete_stopped, deletion, err);
+        if (r < 0) {
+                instance->deleting = false;
+                free(deletion);
+        }
+        return r;
+}
+
+void lifecycle_create_missing(Manager *m) {
+        for (size_t i = 0; i < m->desired->n_instances; i++) {
+                InstanceConfig *config = m->desired->instances[i];
+                _cleanup_error_ Error err = ERROR_NULL;
+                CreateOptions options = {config->name, config->template, NULL, config};
+                Instance *instance;
+                int r;
+                if (instance_list_find(&m->instances, config->name))
+                        continue;
+                r = lifecycle_create(m, &options, &instance, &err);
+                if (r < 0) {
+                        manager_warn(m, "create", config->name, "%s", error_message(&err, r));
+                        continue;
+                }
+                manager_unwarn(m, "create", config->name);
+                instance->record.wanted = config->boot != BOOT_OFF;
+                (void) store_instance_update(m->store, &instance->record, NULL);
+        }
+}
+
+int lifecycle_load(Manager *m, Error *err) {
+        _cleanup_free_ StoreInstance *records = NULL;
+        size_t n;
+        int r = store_instance_list(m->store, &records, &n, err);
+
+        if (r < 0)
+                return r;
+        for (size_t i = 0; i < n; i++) {
+                InstanceConfig *config = desired_find_instance(m->desired, records[i].name);
+                Instance *instance = instance_new(m, &records[i], config);
+                _cleanup_free_ char *path = instance ? instance_disk_path(instance) : NULL;
+                struct stat st;
+                if (!path)
+                        return error_set_errno(err, ENOMEM, "cannot load instances");
+                bool stored = fstatat(m->state_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+                if (config && stored)
+                        continue;
+                if (!config && !stored) {
+                        log_info("%s was not created completely or its deletion was interrupted: undone", records[i].name);
+                        undo_create(instance);
+                } else if (!config) {
+                        manager_warn(m, "orphan", records[i].name, "instances.d/%s.conf is gone: data kept until \"hostctl delete %s\"", records[i].name,
+                                     records[i].name);
+                } else {
+                        manager_warn(m, "storage", records[i].name, "its storage is gone: \"hostctl delete %s\" removes the rest", records[i].name);
+                }
+        }
+        return 0;
+}

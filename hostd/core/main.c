@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// hostd: the daemon. This file reads the command line and nothing else.
+#include <getopt.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "core/manager.h"
+
+static const char usage[] =
+        "Usage: hostd [--check-config] [--etc-dir DIR] [--state-dir DIR] [--run-dir DIR] [--debug]\n"
+        "       hostd --remove-network\n\n"
+        "Serves instances for agents on this host; see hostd(8).\n"
+        "\n"
+        "  --check-config   read the configuration, say whether it is valid, exit 0 or 2\n"
+        "  --etc-dir DIR    configuration (default /etc/hostd)\n"
+        "  --state-dir DIR  instances, templates, stores (default /var/lib/hostd)\n"
+        "  --run-dir DIR    sockets and mounts (default /run/hostd)\n"
+        "  --remove-network remove hostd's nftables table, interfaces and routing rules, and exit\n"
+        "  --debug          log more\n"
+        "  --version\n";
+
+typedef struct Options {
+        const char *etc, *state, *run;
+        bool check, debug, remove_network;
+} Options;
+
+static int parse_options(int argc, char **argv, Options *options) {
+        static const struct option table[] = {
+                {"check-config", no_argument, NULL, 'C'}, {"etc-dir", required_argument, NULL, 'e'}, {"state-dir", required_argument, NULL, 's'},
+                {"run-dir", required_argument, NULL, 'r'}, {"debug", no_argument, NULL, 'd'},        {"version", no_argument, NULL, 'V'},
+                {"remove-network", no_argument, NULL, 'N'}, {"help", no_argument, NULL, 'h'},          {0},
+        };
+        int c;
+
+        while ((c = getopt_long(argc, argv, "h", table, NULL)) >= 0) {
+                const char **path = c == 'e' ? &options->etc : c == 's' ? &options->state : c == 'r' ? &options->run : NULL;
+                if (path)
+                        *path = optarg;
+                else if (c == 'C')
+                        options->check = true;
+                else if (c == 'N')
+                        options->remove_network = true;
+                else if (c == 'd')
+                        options->debug = true;
+                else if (c == 'V' || c == 'h') {
+                        printf("%s", c == 'V' ? "hostd " PACKAGE_VERSION "\n" : usage);
+                        return 1;
+                } else
+                        return -EINVAL;
+        }
+        if (optind < argc) {
+                fprintf(stderr, "hostd: unexpected argument \"%s\"\n", argv[optind]);
+                return -EINVAL;
+        }
+        return 0;
+}
+
+static int check_config(const Options *options) {
+        _cleanup_(desired_freep) Desired *desired = NULL;
+        _cleanup_close_ int fd = open(options->etc, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = fd < 0 ? error_set_errno(&err, errno, "%s", options->etc) : desired_load(fd, &desired, &err);
+
+        if (r < 0) {
+                fprintf(stderr, "hostd: %s\n", error_message(&err, r));
+                return error_code_info(err.code)->exit_status;
+        }
+        printf("%s is valid: %zu instances, %zu policies\n", options->etc, desired->n_instances, desired->n_policies);
+        return 0;
+}
+
+static int run(const Options *options) {
+        _cleanup_(manager_freep) Manager *manager = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        _cleanup_free_ char *socket = NULL;
+        ManagerPaths paths = {(char *) options->etc, (char *) options->state, (char *) options->run, NULL};
+        int r;
+
+        if (asprintf(&socket, "%s/hostd.sock", options->run) < 0) {
+                socket = NULL;
+                return 1;
+        }
+        paths.socket = socket;
+        (void) umask(0077);
+        r = manager_new(&paths, &manager, &err);
+        if (r >= 0)
+                r = manager_run(manager, &err);
+        if (r < 0) {
+                log_error("%s", error_message(&err, r));
+                return error_code_info(err.code)->exit_status ?: 1;
+        }
+        return 0;
+}
+
+static int remove_network(void) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = network_remove_all(&err);
+
+        if (r < 0)
+                fprintf(stderr, "hostd: %s\n", error_message(&err, r));
+        return r < 0 ? 1 : 0;
+}
+
+int main(int argc, char **argv) {
+        Options options = {"/etc/hostd", "/var/lib/hostd", "/run/hostd", false, false, false};
+        int r = parse_options(argc, argv, &options);
+
+        if (r != 0)
+                return r < 0 ? 2 : 0;
+        if (options.debug)
+                log_set_max(LOG_DEBUG);
+        if (options.check)
+                return check_config(&options);
+        if (geteuid() != 0) {
+                fprintf(stderr, "hostd: must run as root: it makes mounts, control groups and network interfaces\n");
+                return 5;
+        }
+        return options.remove_network ? remove_network() : run(&options);
+}

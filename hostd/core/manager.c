@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Manager: opens everything in one order, adopts what runs, and keeps the loop.
+#include "core/manager.h"
+
+#include <stdarg.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <systemd/sd-daemon.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "core/command_link.h"
+#include "core/leaks.h"
+#include "core/lifecycle.h"
+#include "core/reconcile.h"
+#include "core/request.h"
+
+#define TICK (60 * USEC_PER_SEC)
+#define RESTORE_EVERY (200 * USEC_PER_MSEC)
+
+void manager_warn(Manager *m, const char *kind, const char *entity, const char *format, ...) {
+        _cleanup_free_ char *text = NULL;
+        va_list ap;
+
+        va_start(ap, format);
+        if (vasprintf(&text, format, ap) < 0)
+                text = NULL;
+        va_end(ap);
+        log_event(LOG_WARNING, LOG_ID_WARNING, strcmp(entity, "host") == 0 ? NULL : entity, "%s", text ?: kind);
+        if (m->store)
+                (void) store_warning_note(m->store, kind, entity, text ?: kind, NULL);
+        if (m->bus)
+                event_publish(m->bus, "warning", strcmp(entity, "host") == 0 ? NULL : entity,
+                              json_pack("{s:s, s:s}", "kind", kind, "text", text ?: kind));
+}
+
+void manager_unwarn(Manager *m, const char *kind, const char *entity) {
+        (void) store_warning_clear(m->store, kind, entity, NULL);
+}
+
+Capacity manager_capacity(Manager *m) {
+        const HostConfig *host = &m->desired->host;
+        uint64_t total = 0, available = 0;
+        struct sysinfo info;
+        Capacity c = {0};
+
+        (void) sysinfo(&info);
+        (void) disk_host_space(&m->disk, &total, &available);
+        c.memory_bytes = (uint64_t) info.totalram * info.mem_unit;
+        c.memory_reserve_bytes = host->memory_reserve_bytes != UINT64_MAX ? host->memory_reserve_bytes
+                                                                           : MAX2(c.memory_bytes / 16, (uint64_t) 1 << 30);
+        c.disk_bytes = total;
+        c.disk_reserve_bytes = host->disk_reserve_bytes != UINT64_MAX ? host->disk_reserve_bytes : MAX2(total / 20, (uint64_t) 1 << 30);
+        // Used by others = all that is used, less what the instances use of their own promises.
+        uint64_t used = total - available, own = 0;
+        for (Instance *i = m->instances.first; i; i = i->next) {
+                _cleanup_free_ char *path = instance_disk_path(i);
+                DiskUsage usage;
+                if (path && disk_usage(&m->disk, path, i->record.slot, &usage, NULL) >= 0 && usage.bytes != UINT64_MAX)
+                        own += usage.bytes;
+        }
+        c.disk_used_other_bytes = used > own ? used - own : 0;
+        c.cpus = (unsigned) get_nprocs();
+        return c;
+}
+
+Promise *manager_promises(Manager *m, const char *except, size_t *ret_n) {
+        Promise *list = calloc(m->instances.n + 1, sizeof(Promise));
+        size_t n = 0;
+
+        for (Instance *i = m->instances.first; list && i; i = i->next)
+                if (i->config && (!except || strcmp(i->record.name, except) != 0))
+                        list[n++] = (Promise) {i->record.name, i->config->limits.value[LIMIT_MEMORY], i->config->limits.value[LIMIT_DISK]};
+        *ret_n = n;
+        return list;
+}
+
+static int replan_now(sd_event_source *source, void *userdata) {
+        Manager *m = userdata;
+
+        m->replan = sd_event_source_disable_unref(m->replan);
+        reconcile_run(m);
+        return 0;
+}
+
+void manager_replan(Manager *m) {
+        if (!m->replan && !m->stopping)
+                (void) sd_event_add_defer(m->event, &m->replan, replan_now, m);
+}
+
+static char *in_state(Manager *m, const char *name) {
+        char *path;
+
+        return asprintf(&path, "%s/%s", m->paths.state, name) < 0 ? NULL : path;
+}
+
+static void expire_audit(Manager *m) {
+        _cleanup_free_ char *directory = in_state(m, "audit");
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        if (directory && audit_expire(directory, m->desired->host.audit_keep_days, &err) < 0)
+                manager_warn(m, "audit", "host", "old audit files cannot be removed: %s", error_message(&err, -EIO));
+}
+
+static int tick(sd_event_source *source, uint64_t usec, void *userdata) {
+        Manager *m = userdata;
+
+        manager_replan(m);
+        expire_audit(m);
+        (void) sd_event_source_set_time_relative(source, TICK);
+        return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+static int network_restore_retry(sd_event_source *source, uint64_t usec, void *userdata);
+
+static void network_bring_back(Manager *m) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = network_restore(m->network, &err);
+
+        m->retry_network = sd_event_source_disable_unref(m->retry_network);
+        if (r >= 0) {
+                event_publish(m->bus, "network-restored", NULL, NULL);
+                return;
+        }
+        manager_warn(m, "network", "host", "the table cannot be restored, forwarding stays closed: %s", error_message(&err, r));
+        (void) sd_event_add_time_relative(m->event, &m->retry_network, CLOCK_MONOTONIC, RESTORE_EVERY, 0, network_restore_retry, m);
+}
+
+static int network_restore_retry(sd_event_source *source, uint64_t usec, void *userdata) {
+        network_bring_back(userdata);
+        return 0;
+}
+
+static int network_changed(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        Manager *m = userdata;
+        bool lost = false;
+
+        if (network_watch_dispatch(m->network, &lost) < 0)
+                lost = true;
+        if (!lost)
+                return 0;
+        log_event(LOG_ERR, LOG_ID_TABLE_LOST, NULL, "somebody removed or changed the nftables table of hostd: restoring it");
+        manager_warn(m, "network-table", "host", "somebody removed or changed the nftables table; it was restored");
+        network_bring_back(m);
+        return 0;
+}
+
+static int on_signal(sd_event_source *source, const struct signalfd_siginfo *si, void *userdata) {
+        Manager *m = userdata;
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        if (si->ssi_signo == SIGHUP) {
+                (void) sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long) clock_monotonic());
+                (void) manager_reload(m, false, NULL, &err);
+                (void) sd_notify(0, "READY=1");
+                return 0;
+        }
+        m->stopping = true;
+        (void) sd_notify(0, "STOPPING=1");
+        return sd_event_exit(m->event, 0);
+}
+
+static int open_directories(Manager *m, Error *err) {
+        _cleanup_free_ char *run_instances = NULL, *lock = NULL;
+        int fd, r;
+
+        if (asprintf(&run_instances, "%s/instances", m->paths.run) < 0)
+                run_instances = NULL;
+        if (asprintf(&lock, "%s/lock", m->paths.run) < 0)
+                lock = NULL;
+        if (!run_instances || !lock)
+                return error_set_errno(err, ENOMEM, "cannot start");
+        r = io_mkdir_p(AT_FDCWD, m->paths.run, 0755);
+        if (r >= 0)
+                r = io_mkdir_p(AT_FDCWD, run_instances, 0700);
+        if (r >= 0)
+                r = io_mkdir_p(AT_FDCWD, m->paths.state, 0700);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot make %s and %s", m->paths.run, m->paths.state);
+        // Held until the process ends: two daemons on one state would undo each other's work.
+        fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+                return error_set(err, ERR_BUSY, "another hostd runs with %s", m->paths.run);
+        m->state_fd = open(m->paths.state, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        if (m->state_fd < 0)
+                return error_set_errno(err, errno, "cannot open %s", m->paths.state);
+        if (fchmod(m->state_fd, 0700) < 0)
+                return error_set_errno(err, errno, "cannot protect %s", m->paths.state);
+        if (mkdirat(m->state_fd, "instances", 0700) < 0 && errno != EEXIST)
+                return error_set_errno(err, errno, "cannot make %s/instances", m->paths.state);
+        return 0;
+}
+
+static int open_stores(Manager *m, Error *err) {
+        _cleanup_free_ char *db = in_state(m, "state.db"), *audit = in_state(m, "audit");
+        int r;
+
+        if (!db || !audit)
+                return error_set_errno(err, ENOMEM, "cannot start");
+        if ((r = confdir_open(m->paths.etc, &m->confdir, err)) < 0 || (r = audit_open(audit, &m->audit, err)) < 0)
+                return r;
+        r = store_open(db, &m->store, err);
+        if (r < 0)
+                return r;
+        if (r == STORE_REBUILT)
+                manager_warn(m, "store", "host", "state.db was damaged and moved aside; it is rebuilt from the files");
+        if ((r = idpool_load("/etc", &m->pool, err)) < 0)
+                return r;
+        r = desired_load(confdir_fd(m->confdir), &m->desired, err);
+        return r < 0 ? error_wrap(err, "the configuration is not valid") : 0;
+}
+
+static int open_kernel(Manager *m, Error *err) {
+        int r;
+
+        if ((r = disk_host_probe(m->state_fd, &m->disk, err)) < 0)
+                return error_wrap(err, "storage");
+        if ((r = cgroup_host_new("/sys/fs/cgroup", &m->cgroup, err)) < 0)
+                return error_wrap(err, "cgroups");
+        NetworkSettings *network = &m->desired->host.network;
+        if (m->desired->host.uplink && strcmp(m->desired->host.uplink, "auto") == 0) {
+                free(TAKE_PTR(network->uplink));
+                (void) network_find_uplink(&network->uplink); // without a default route nothing is masqueraded
+        }
+        if ((r = network_new(network, &m->network, err)) < 0)
+                return error_wrap(err, "network");
+        if ((r = template_registry_new(m->state_fd, m->paths.run, &m->templates, err)) < 0)
+                return error_wrap(err, "templates");
+        return 0;
+}
+
+static void adopt_all(Manager *m) {
+        for (Instance *i = m->instances.first; i; i = i->next) {
+                _cleanup_error_ Error err = ERROR_NULL, later = ERROR_NULL;
+                int r = instance_adopt(i, &err);
+                if (r >= 0) {
+                        if (i->config && instance_apply_network(i, &later) < 0)
+                                manager_warn(m, "network", i->record.name, "%s", error_message(&later, -EIO));
+                        continue;
+                }
+                if (r != -ENOENT)
+                        manager_warn(m, "adopt", i->record.name, "%s", error_message(&err, r));
+                if (instance_clean(i, &later) < 0)
+                        manager_warn(m, "clean", i->record.name, "%s", error_message(&later, -EIO));
+        }
+}
+
+// The first start of hostd after a boot of the host: here the boot mode speaks.
+static void note_boot(Manager *m) {
+        _cleanup_free_ char *now = NULL, *before = NULL;
+
+        if (io_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, &now, NULL) < 0)
+                return;
+        now[strcspn(now, "\n")] = 0;
+        if (store_value_get(m->store, "boot_id", &before, NULL) >= 0 && strcmp(before, now) == 0)
+                return;
+        m->booting = store_value_set(m->store, "boot_id", now, NULL) >= 0;
+}
+
+static int listen_socket(Manager *m, Error *err) {
+        int n = sd_listen_fds(0), fd, r;
+
+        fd = n == 1 ? SD_LISTEN_FDS_START : server_listen(m->paths.socket, err);
+        if (fd < 0)
+                return fd;
+        r = server_new(m->event, fd, request_dispatch, m, &m->server, err);
+        if (r >= 0)
+                server_set_connections_max(m->server, (unsigned) m->desired->host.connections_per_uid);
+        return r;
+}
+
+static int watch_all(Manager *m, Error *err) {
+        static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+        sigset_t mask;
+        int r = 0;
+
+        sigemptyset(&mask);
+        for (size_t i = 0; i < ELEMENTS(signals); i++)
+                sigaddset(&mask, signals[i]);
+        (void) sigprocmask(SIG_BLOCK, &mask, NULL);
+        for (size_t i = 0; i < ELEMENTS(signals) && r >= 0; i++)
+                r = sd_event_add_signal(m->event, NULL, signals[i], on_signal, m);
+        if (r >= 0)
+                r = sd_event_add_io(m->event, &m->watch_network, network_watch_fd(m->network), EPOLLIN, network_changed, m);
+        if (r >= 0)
+                r = sd_event_add_time_relative(m->event, &m->tick, CLOCK_MONOTONIC, TICK, 0, tick, m);
+        if (r >= 0)
+                r = sd_event_set_watchdog(m->event, true);
+        return r < 0 ? error_set_errno(err, r, "cannot watch for events") : 0;
+}
+
+int manager_new(const ManagerPaths *paths, Manager **ret, Error *err) {
+        _cleanup_(manager_freep) Manager *m = calloc(1, sizeof(Manager));
+        int r;
+
+        if (!m)
+                return error_set_errno(err, ENOMEM, "cannot start");
+        m->state_fd = -EBADF;
+        m->paths.etc = strdup(paths->etc);
+        m->paths.state = strdup(paths->state);
+        m->paths.run = strdup(paths->run);
+        m->paths.socket = strdup(paths->socket);
+        m->bus = event_bus_new();
+        m->systemd = sd_booted() > 0;
+        if (!m->paths.etc || !m->paths.state || !m->paths.run || !m->paths.socket || !m->bus)
+                return error_set_errno(err, ENOMEM, "cannot start");
+        r = sd_event_default(&m->event);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot make an event loop");
+        *ret = TAKE_PTR(m);
+        return 0;
+}
+
+int manager_run(Manager *m, Error *err) {
+        usec_t begun = clock_monotonic();
+        int r;
+
+        if ((r = open_directories(m, err)) < 0 || (r = open_stores(m, err)) < 0 || (r = open_kernel(m, err)) < 0)
+                return r;
+        if ((r = lifecycle_load(m, err)) < 0 || (r = command_link_new(m, err)) < 0 || (r = watch_all(m, err)) < 0)
+                return r;
+        adopt_all(m);
+        (void) leaks_sweep(m, NULL);
+        instance_disk_purge_leftovers(m);
+        note_boot(m);
+        lifecycle_create_missing(m);
+        if ((r = listen_socket(m, err)) < 0)
+                return r;
+        manager_replan(m);
+        manager_commit(m, "root <0@host>", "files changed by hand before hostd started", NULL, NULL);
+        log_info("ready after %llu ms with %zu instances", (unsigned long long) ((clock_monotonic() - begun) / USEC_PER_MSEC), m->instances.n);
+        (void) sd_notifyf(0, "READY=1\nSTATUS=%zu instances", m->instances.n);
+        r = sd_event_loop(m->event);
+        return r < 0 ? error_set_errno(err, r, "the event loop failed") : 0;
+}
+
+Manager *manager_free(Manager *m) {
+        if (!m)
+                return NULL;
+        m->stopping = true;
+        (void) server_free(m->server);
+        while (m->instances.first)
+                (void) instance_free(m->instances.first);
+        command_link_free(m);
+        m->bus = event_bus_free(m->bus);
+        sd_event_source_disable_unref(m->watch_network);
+        sd_event_source_disable_unref(m->tick);
+        sd_event_source_disable_unref(m->retry_network);
+        sd_event_source_disable_unref(m->replan);
+        sd_event_source_disable_unref(m->look_again);
+        (void) template_registry_free(m->templates);
+        (void) network_free(m->network);
+        (void) cgroup_host_free(m->cgroup);
+        (void) desired_free(m->desired);
+        (void) store_close(m->store);
+        (void) audit_close(m->audit);
+        (void) confdir_free(m->confdir);
+        (void) close_fd(m->state_fd);
+        (void) sd_event_unref(m->event);
+        free(m->paths.etc);
+        free(m->paths.state);
+        free(m->paths.run);
+        free(m->paths.socket);
+        free(m->config_error);
+        free(m);
+        return NULL;
+}

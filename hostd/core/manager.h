@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Manager: the daemon's one object. It owns the configuration, the stores, the instances and the server, and is passed to
+// every handler; there are no globals.
+#pragma once
+
+#include <stdint.h>
+#include <systemd/sd-event.h>
+
+#include "core/events.h"
+#include "core/instance.h"
+#include "core/template.h"
+#include "model/desired.h"
+#include "network/network.h"
+#include "quotas/admission.h"
+#include "quotas/cgroup.h"
+#include "quotas/disk.h"
+#include "state/audit.h"
+#include "state/confdir.h"
+#include "state/store.h"
+#include "wire/server.h"
+
+typedef struct ManagerPaths {
+        char *etc, *state, *run; // owned; absolute
+        char *socket;            // run/hostd.sock
+} ManagerPaths;
+
+typedef struct Manager {
+        ManagerPaths paths;
+        sd_event *event;
+        Server *server;
+        ConfDir *confdir;
+        Store *store;
+        Audit *audit;
+        Desired *desired; // in force; never NULL after start
+        Network *network;
+        CgroupHost *cgroup;
+        DiskHost disk;
+        IdPool pool;
+        TemplateRegistry *templates;
+        struct CommandManager *commands;
+        EventBus *bus;
+        InstanceList instances;
+        sd_event_source *watch_network, *tick, *retry_network, *replan, *look_again;
+        int state_fd;
+        bool systemd; // PID 1 is systemd: the unit launcher is used
+        bool stopping;
+        bool booting; // first plan after the host came up
+        bool commit_running, commit_again;
+        struct CommitWaiter *commit_waiters;
+        char *commit_author, *commit_message;
+        char *config_error; // why the files on disk are not in force, NULL when they are
+        uint64_t revision; // counts accepted configurations
+} Manager;
+
+int manager_new(const ManagerPaths *paths, Manager **ret, Error *err);
+// Opens everything, adopts what runs, starts what should run, listens. Returns when sd_event_exit() was called.
+int manager_run(Manager *manager, Error *err);
+Manager *manager_free(Manager *manager);
+DEFINE_CLEANUP(Manager, manager_free)
+
+// Loads the files again; an invalid one is refused and the old state stays in force. `ret_changes` (may be NULL) gets the
+// readable difference; with dry_run nothing else happens.
+int manager_reload(Manager *manager, bool dry_run, char ***ret_changes, Error *err);
+// Commits /etc/hostd in the background; `done` is called when the commit that contains the present files has ended.
+typedef void (*CommitDone)(void *userdata, int r, Error *err);
+void manager_commit(Manager *manager, const char *author, const char *message, CommitDone done, void *userdata);
+// Runs the planner soon, from the loop.
+void manager_replan(Manager *manager);
+void manager_warn(Manager *manager, const char *kind, const char *entity, const char *format, ...) _printf_(4, 5);
+void manager_unwarn(Manager *manager, const char *kind, const char *entity);
+Capacity manager_capacity(Manager *manager);
+// What every instance was promised, without `except` (NULL: all). Caller frees.
+Promise *manager_promises(Manager *manager, const char *except, size_t *ret_n);

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Request: see request.h.
+#include "core/request.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static void request_free(Request *request) {
+        json_decref(request->parameters);
+        json_decref(request->detail);
+        json_decref(request->reply);
+        free(request->target);
+        for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
+                (void) close_fd(request->fds[i]);
+        error_done(&request->err);
+        free(request);
+}
+
+// What the audit keeps of the parameters: everything but values that may be secrets.
+static json_t *request_describe(const json_t *parameters) {
+        json_t *copy = json_deep_copy(parameters), *env = copy ? json_object_get(copy, "env") : NULL, *value;
+        const char *key;
+
+        json_object_foreach(env, key, value)
+                (void) json_object_set_new_nocheck(env, key, json_string("…"));
+        return copy;
+}
+
+int request_audit(Request *request, const char *result, json_t *detail, Error *err) {
+        AuditRecord record = {
+                .uid = request->peer.uid,
+                .user = request->peer.user,
+                .pid = request->peer.pid,
+                .method = request->method->name,
+                .target = request->target,
+                .result = result,
+                .detail = detail,
+        };
+
+        return audit_append(request->manager->audit, &record, err);
+}
+
+static void request_finish(Request *request) {
+        Error audit_err = ERROR_NULL;
+
+        if (request->method->flags & METHOD_MUTATES) {
+                const char *result = request->r < 0 ? error_code_info(request->err.code)->name : "ok";
+                if (request->r < 0 && request->detail)
+                        (void) json_object_set_new(request->detail, "error", json_string(error_message(&request->err, request->r)));
+                int r = request_audit(request, result, request->detail, &audit_err);
+                if (r < 0) {
+                        manager_warn(request->manager, "audit", "host", "the audit log cannot be written: %s", error_message(&audit_err, r));
+                        if (request->r >= 0) {
+                                error_wrap(&audit_err, "the change was made but the audit log cannot be written");
+                                request->r = r;
+                                error_move(&request->err, &audit_err);
+                        }
+                }
+        }
+        error_done(&audit_err);
+        if (request->call) {
+                call_set_closed(request->call, NULL, NULL);
+                if (request->r < 0)
+                        call_error(request->call, &request->err, request->r);
+                else
+                        call_reply(request->call, TAKE_PTR(request->reply));
+        }
+        request_free(request);
+}
+
+Request *request_hold(Request *request) {
+        request->holds++;
+        return request;
+}
+
+void request_release(Request *request) {
+        if (--request->holds == 0)
+                request_finish(request);
+}
+
+int request_fail(Request *request, int r, Error *err) {
+        if (request->r >= 0) {
+                request->r = r;
+                if (err && err->code != ERR_NONE)
+                        error_move(&request->err, err);
+                else
+                        (void) error_set_errno(&request->err, r, "%s failed", request->method->words);
+        } else if (err)
+                error_done(err);
+        return r;
+}
+
+void request_failf(Request *request, ErrorCode code, const char *format, ...) {
+        _cleanup_free_ char *text = NULL;
+        Error err = ERROR_NULL;
+        va_list ap;
+
+        va_start(ap, format);
+        if (vasprintf(&text, format, ap) < 0)
+                text = NULL;
+        va_end(ap);
+        (void) request_fail(request, error_set(&err, code, "%s", text ?: "out of memory"), &err);
+}
+
+void request_reply(Request *request, json_t *reply) {
+        if (!request->reply) {
+                request->reply = reply;
+                return;
+        }
+        (void) json_object_update(request->reply, reply);
+        json_decref(reply);
+}
+
+void request_done(void *userdata, int r, Error *err) {
+        Request *request = userdata;
+
+        if (r < 0)
+                (void) request_fail(request, r, err);
+        request_release(request);
+}
+
+const char *request_string(const Request *request, const char *key) {
+        return json_string_value(json_object_get(request->parameters, key));
+}
+
+bool request_bool(const Request *request, const char *key) {
+        return json_is_true(json_object_get(request->parameters, key));
+}
+
+int64_t request_int(const Request *request, const char *key, int64_t otherwise) {
+        json_t *value = json_object_get(request->parameters, key);
+
+        return json_is_integer(value) ? json_integer_value(value) : otherwise;
+}
+
+Instance *request_instance(Request *request) {
+        const char *name = request_string(request, "name");
+        Instance *instance = instance_list_find(&request->manager->instances, name);
+
+        if (!instance)
+                request_failf(request, ERR_NOT_FOUND, "there is no instance \"%s\"", name ?: "");
+        return instance;
+}
+
+static void request_closed(Call *call, void *userdata) {
+        Request *request = userdata;
+
+        request->call = NULL;
+        if (request->closed)
+                request->closed(request);
+}
+
+static int request_check(Request *request, Error *err) {
+        if (request->peer.access < request->method->access)
+                return error_set(err, ERR_DENIED, "%s may not call %s: it needs %s access and this user has %s", request->peer.user,
+                                 request->method->words, access_to_string(request->method->access),
+                                 access_to_string(request->peer.access));
+        if ((request->method->flags & METHOD_MORE) && !call_wants_more(request->call))
+                return error_set(err, ERR_INVALID, "%s answers in several parts: call it with \"more\"", request->method->name);
+        if (request->manager->stopping && (request->method->flags & METHOD_MUTATES))
+                return error_set(err, ERR_UNAVAILABLE, "hostd is shutting down");
+        return method_check(request->method, request->parameters, err);
+}
+
+static const char *request_target_of(const json_t *parameters) {
+        static const char *const keys[] = {"name", "policy", "template", "recipe", "id", "rev"};
+
+        for (size_t i = 0; i < ELEMENTS(keys); i++) {
+                const char *value = json_string_value(json_object_get(parameters, keys[i]));
+                if (value)
+                        return value;
+        }
+        return NULL;
+}
+
+void request_dispatch(Call *call, void *userdata) {
+        MethodId id = method_from_name(call_method(call));
+        _cleanup_error_ Error err = ERROR_NULL;
+        Request *request;
+        const char *target;
+        int r;
+
+        if (id < 0) {
+                call_error(call, &err, error_set(&err, ERR_NOT_FOUND, "there is no method \"%s\"", call_method(call)));
+                return;
+        }
+        if (!(request = calloc(1, sizeof(Request)))) {
+                call_error(call, &err, error_set_errno(&err, ENOMEM, "cannot take the call"));
+                return;
+        }
+        request->manager = userdata;
+        request->call = call;
+        request->id = id;
+        request->method = method_get(id);
+        request->peer = *call_peer(call);
+        request->parameters = json_incref(call_parameters(call));
+        request->holds = 1;
+        for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
+                request->fds[i] = -EBADF;
+        call_set_closed(call, request_closed, request);
+        r = request_check(request, &err);
+        if (r < 0) {
+                (void) request_fail(request, r, &err);
+        } else {
+                target = request_target_of(request->parameters);
+                request->target = target ? strdup(target) : NULL;
+                request->detail = request_describe(request->parameters);
+                request_handlers[id](request);
+        }
+        request_release(request);
+}
