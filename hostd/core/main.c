@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // hostd: the daemon. This file reads the command line and nothing else.
+#include <fcntl.h>
 #include <getopt.h>
 #include <string.h>
 #include <sys/stat.h>
