@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 
 #include "base/digest.h"
+#include "base/strv.h"
 
 #define COMMAND_REPORT_GRACE (2 * USEC_PER_SEC) // from a process's death to the helper's word of it
 #define COMMAND_TERM_GRACE USEC_PER_SEC
@@ -261,14 +262,55 @@ static void command_on_live(GuestChannel *channel, const char *id, void *userdat
                 command->unconfirmed = false;
 }
 
+static int command_new(CommandManager *manager, Command **ret) {
+        _cleanup_(command_freep) Command *command = calloc(1, sizeof(*command));
+        int r;
+
+        if (!command)
+                return -ENOMEM;
+        command->pidfd = -EBADF;
+        command->record.exit = -1;
+        command->begun = clock_monotonic();
+        command->started_at = clock_realtime();
+        command->deadline = command->start_by = command->report_by = USEC_INFINITY;
+        r = sd_event_add_time(manager->config.event, &command->timer, CLOCK_MONOTONIC, USEC_INFINITY, 1000, command_timer, command);
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(command);
+        return 0;
+}
+
+// Groups that no command of ours explains: left by a hostd that died before it wrote its line. Each becomes a command that has
+// ended, for the sake of the kill and the removal with retries.
+static void command_adopt_group(CommandManager *manager, GuestChannel *channel, const char *id) {
+        Command *command;
+
+        for (Command *c = manager->first; c; c = c->next)
+                if (strcmp(c->id, id) == 0)
+                        return;
+        if (!guest_id_valid(id) || command_new(manager, &command) < 0)
+                return; // out of memory: the next synchronisation tries again
+        memcpy(command->id, id, strlen(id));
+        command->box = guest_channel_box(channel);
+        command->state = COMMAND_STATE_ENDED;
+        command->has_group = command->delivered = true;
+        command_link(manager, command);
+        command_kill(command);
+        command_arm(command);
+}
+
 static void command_on_synced(GuestChannel *channel, void *userdata) {
         CommandManager *manager = userdata;
+        _cleanup_strv_ char **groups = NULL;
 
         for (Command *c = manager->first, *next; c; c = next) {
                 next = c->next;
                 if (c->channel == channel && c->unconfirmed)
                         command_end(c, "the command was lost while hostd was restarted");
         }
+        if (cgroup_command_list(guest_channel_box(channel), &groups) >= 0)
+                for (char **id = groups; id && *id; id++)
+                        command_adopt_group(manager, channel, *id);
 }
 
 void command_manager_drop_channel(CommandManager *manager, GuestChannel *channel, const char *why) {
@@ -297,24 +339,6 @@ const GuestChannelHandlers command_guest_handlers = {
         .synced = command_on_synced,
         .gone = command_on_gone,
 };
-
-static int command_new(CommandManager *manager, Command **ret) {
-        _cleanup_(command_freep) Command *command = calloc(1, sizeof(*command));
-        int r;
-
-        if (!command)
-                return -ENOMEM;
-        command->pidfd = -EBADF;
-        command->record.exit = -1;
-        command->begun = clock_monotonic();
-        command->started_at = clock_realtime();
-        command->deadline = command->start_by = command->report_by = USEC_INFINITY;
-        r = sd_event_add_time(manager->config.event, &command->timer, CLOCK_MONOTONIC, USEC_INFINITY, 1000, command_timer, command);
-        if (r < 0)
-                return r;
-        *ret = TAKE_PTR(command);
-        return 0;
-}
 
 static int command_launch(Command *command, const CommandRequest *request, Error *err) {
         GuestRequest guest = request->guest;

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The packets both ways, the guest's user files, and what becomes of an environment and of words on their way through su.
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/io.h"
+#include "base/process.h"
+#include "base/strv.h"
+#include "core/guest.h"
+#include "guest/login.h"
+
+static const GuestHeader good = {
+        .magic = GUEST_MAGIC, .version = GUEST_VERSION, .size = sizeof(GuestHeader), .type = GUEST_EXITED, .id = "abc123"};
+
+static void test_decode(void **state) {
+        static const struct {
+                uint16_t type;
+                uint32_t value, flags;
+                const char *id;
+                bool ok;
+        } cases[] = {
+                {GUEST_HELLO, 1, 0, "", true},          {GUEST_HELLO, 1, 0, "a", false},   {GUEST_READY, 0, 0, "a", true},
+                {GUEST_READY, 0, 0, "", false},         {GUEST_LIVE, 0, 0, "a", true},     {GUEST_FAILED, 2, 1, "a", true},
+                {GUEST_FAILED, 2, 0, "a", false},       {GUEST_FAILED, 2, 7, "a", false},  {GUEST_FAILED, 4096, 1, "a", false},
+                {GUEST_EXITED, 0xff00, 0, "a", true},   {GUEST_EXITED, 9, 0, "a", true},   {GUEST_EXITED, 0x8b, 0, "a", true},
+                {GUEST_EXITED, 0x7f, 0, "a", false},    {GUEST_EXITED, 0x109, 0, "a", false}, {GUEST_EXITED, 0x10000, 0, "a", false},
+                {GUEST_EXEC, 0, 0, "a", false},         {GUEST_RELEASE, 0, 0, "a", false}, {GUEST_ACK, 0, 0, "a", false},
+                {GUEST_SIGNAL, 9, 0, "a", false},       {0, 0, 0, "a", false},             {999, 0, 0, "a", false},
+                {GUEST_LIVE, 0, 0, "A", false},         {GUEST_LIVE, 0, 0, "a/b", false},  {GUEST_LIVE, 0, 0, "../x", false},
+                {GUEST_LIVE, 0, 0, "abcdefghijklmnopqrstuvwxyz012345", true},
+                {GUEST_LIVE, 0, 0, "abcdefghijklmnopqrstuvwxyz0123456", false},
+        };
+        GuestHeader h, out;
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                h = good;
+                h.type = cases[i].type;
+                h.value = cases[i].value;
+                h.flags = cases[i].flags;
+                memset(h.id, 0, sizeof(h.id));
+                memcpy(h.id, cases[i].id, strlen(cases[i].id));
+                if ((guest_message_decode(&h, sizeof(h), &out) == 0) != cases[i].ok)
+                        fail_msg("case %zu", i);
+        }
+        assert_int_equal(guest_message_decode(&good, sizeof(good), &out), 0);
+        assert_int_equal(guest_message_decode(&good, sizeof(good) - 1, &out), -EBADMSG);
+        assert_int_equal(guest_message_decode(&good, 0, &out), -EBADMSG);
+        h = good;
+        h.id[20] = 'x'; // behind the NUL
+        assert_int_equal(guest_message_decode(&h, sizeof(h), &out), -EBADMSG);
+        memset(h.id, 'a', sizeof(h.id));
+        assert_int_equal(guest_message_decode(&h, sizeof(h), &out), -EBADMSG);
+        h = good;
+        h.magic++;
+        assert_int_equal(guest_message_decode(&h, sizeof(h), &out), -EBADMSG);
+        h = good;
+        h.version++;
+        assert_int_equal(guest_message_decode(&h, sizeof(h), &out), -EBADMSG);
+        h = good;
+        h.size++;
+        assert_int_equal(guest_message_decode(&h, sizeof(h), &out), -EBADMSG);
+}
+
+static void test_request(void **state) {
+        char *argv[] = {"sh", "", "a\nb", NULL}, *env[] = {"A=1", NULL};
+        GuestRequest request = {.id = "x1", .verb = GUEST_RUN, .flags = GUEST_FLAG_TTY, .user = "agent", .cwd = "/c", .argv = argv, .env = env};
+        _cleanup_free_ void *packet = NULL;
+        _cleanup_(request_done) Request got = {0};
+        size_t size;
+
+        assert_int_equal(guest_message_encode(&request, &packet, &size, NULL), 0);
+        assert_int_equal(request_decode(packet, size, &got), 0);
+        assert_string_equal(got.user, "agent");
+        assert_string_equal(got.cwd, "/c");
+        assert_string_equal(got.path, "");
+        assert_true(strv_equal(got.argv, argv));
+        assert_true(strv_equal(got.env, env));
+        // Any cut, and any wrong count, is refused.
+        for (size_t n = 0; n < size; n++) {
+                Request bad;
+                GuestHeader *h = packet;
+                h->size = (uint32_t) n;
+                assert_int_equal(request_decode(packet, n, &bad), -EBADMSG);
+                h->size = (uint32_t) size;
+        }
+        for (uint32_t n = 0; n < 20; n++) {
+                Request bad;
+                ((GuestHeader *) packet)->n_argv = n;
+                if (n != 3)
+                        assert_int_equal(request_decode(packet, size, &bad), -EBADMSG);
+        }
+        // What hostd refuses to send.
+        char *huge = calloc(1, GUEST_BODY_MAX + 1);
+        memset(huge, 'a', GUEST_BODY_MAX);
+        char *big[] = {huge, NULL};
+        void *none = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        request.argv = big;
+        assert_int_equal(guest_message_encode(&request, &none, &size, &err), -EINVAL);
+        assert_string_equal(err.field, "command");
+        request.argv = argv;
+        request.id = "../x";
+        assert_int_equal(guest_message_encode(&request, &none, &size, NULL), -EINVAL);
+        free(huge);
+}
+
+static const char passwd[] =
+        "root:x:0:0:root:/root:/bin/bash\n"
+        "#comment\n"
+        "short:x:1\n"
+        "long:x:5:5:a:b:c:d\n"
+        ":x:7:7::/:/bin/sh\n"
+        "neg:x:-1:5::/:/bin/sh\n"
+        "max:x:4294967295:5::/:/bin/sh\n"
+        "huge:x:99999999999:5::/:/bin/sh\n"
+        "agent:x:1000:1001:Agent,,,:/home/agent:/bin/zsh\n"
+        "agent:x:0:0::/root:/bin/sh\n"
+        "1000:x:0:0::/root:/bin/sh\n"
+        "bare:x:1002:1002:::";
+
+static void test_passwd(void **state) {
+        static const struct {
+                const char *who;
+                int r;
+                uid_t uid;
+                gid_t gid;
+                const char *name, *home, *shell;
+        } cases[] = {
+                {"root", 0, 0, 0, "root", "/root", "/bin/bash"},   {"0", 0, 0, 0, "root", "/root", "/bin/bash"},
+                {"agent", 0, 1000, 1001, "agent", "/home/agent", "/bin/zsh"},
+                {"1000", 0, 1000, 1001, "agent", "/home/agent", "/bin/zsh"},
+                {"bare", 0, 1002, 1002, "bare", "/", "/bin/sh"},   {"77", 1, 77, 77, "77", "/", "/bin/sh"},
+                {"short", -ENOENT}, {"long", -ENOENT}, {"neg", -ENOENT}, {"max", -ENOENT}, {"huge", -ENOENT}, {"", -ENOENT},
+                {"4294967295", -ENOENT}, {"99999999999", -ENOENT}, {"-1", -ENOENT}, {"agen", -ENOENT}, {"agent:x", -ENOENT},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_(user_done) User user = {0};
+                int r = user_parse_passwd(passwd, cases[i].who, &user);
+                if (r != cases[i].r)
+                        fail_msg("\"%s\" gives %d", cases[i].who, r);
+                if (r < 0)
+                        continue;
+                assert_int_equal(user.uid, cases[i].uid);
+                assert_int_equal(user.gid, cases[i].gid);
+                assert_string_equal(user.name, cases[i].name);
+                assert_string_equal(user.home, cases[i].home);
+                assert_string_equal(user.shell, cases[i].shell);
+        }
+}
+
+static void test_group(void **state) {
+        User user = {.name = (char *) "agent", .gid = 1001};
+
+        user_parse_group("a:x:1:agent\nb:x:2:other,agent\nc:x:3:agents,agen\nd:x:4:\ne:x:5:agent,\nf:x:bad:agent\ng:x:1001:agent\nh:x:6", &user);
+        assert_int_equal(user.n_groups, 4);
+        assert_int_equal(user.groups[0], 1001);
+        assert_int_equal(user.groups[1], 1);
+        assert_int_equal(user.groups[2], 2);
+        assert_int_equal(user.groups[3], 5);
+        user.n_groups = 0;
+        char *many = NULL;
+        for (int i = 0; i < 500; i++) {
+                char *grown = NULL;
+                assert_true(asprintf(&grown, "%sg%d:x:%d:agent\n", many ?: "", i, 5000 + i) > 0);
+                free(many);
+                many = grown;
+        }
+        user_parse_group(many, &user);
+        assert_int_equal(user.n_groups, USER_GROUPS_MAX);
+        free(many);
+}
+
+static void test_user_files(void **state) {
+        char dir[] = "/tmp/hostd-user.XXXXXX";
+        _cleanup_close_ int fd = -EBADF;
+        _cleanup_(user_done) User user = {0};
+        char *big = malloc(2 << 20);
+
+        assert_non_null(mkdtemp(dir));
+        fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(user_load(dir, "", &user), 1); // no files: root all the same
+        assert_int_equal(user.uid, 0);
+        user_done(&user);
+        assert_int_equal(io_write_atomic(fd, "passwd", passwd, strlen(passwd), 0644), 0);
+        assert_int_equal(user_load(dir, "agent", &user), 0);
+        assert_int_equal(user.n_groups, 1);
+        user_done(&user);
+        assert_int_equal(unlinkat(fd, "passwd", 0), 0);
+        assert_int_equal(symlinkat("/etc/passwd", fd, "passwd"), 0);
+        assert_int_equal(user_load(dir, "root", &user), -ELOOP);
+        assert_int_equal(unlinkat(fd, "passwd", 0), 0);
+        assert_int_equal(mkfifoat(fd, "passwd", 0644), 0);
+        assert_int_equal(user_load(dir, "root", &user), -EBADF);
+        assert_int_equal(unlinkat(fd, "passwd", 0), 0);
+        memset(big, 'a', 2 << 20);
+        assert_int_equal(io_write_atomic(fd, "passwd", big, 2 << 20, 0644), 0);
+        assert_int_equal(user_load(dir, "root", &user), -EFBIG);
+        free(big);
+        assert_int_equal(io_remove_tree(AT_FDCWD, dir), 0);
+}
+
+static void test_env(void **state) {
+        User user = {.name = (char *) "agent", .home = (char *) "/h", .shell = (char *) "/bin/zsh"};
+        char *given[] = {"HOME=/other", "X=1", "X=2", "novalue", "E=", NULL}, *none[] = {NULL};
+        Request request = {.env = given, .header.flags = GUEST_FLAG_TTY};
+        char *expected[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/other", "USER=agent", "LOGNAME=agent",
+                            "SHELL=/bin/zsh", "LANG=C.UTF-8", "TERM=xterm-256color", "X=2", "E=", NULL};
+        char **env = NULL;
+
+        assert_int_equal(login_env(&user, &request, &env), 0);
+        assert_true(strv_equal(env, expected));
+        strv_free(env);
+        request = (Request) {.env = none};
+        assert_int_equal(login_env(&user, &request, &env), 0);
+        assert_int_equal(strv_length(env), 6);
+        strv_free(env);
+}
+
+static void test_quote(void **state) {
+        static const char *const words[] = {"", "plain", "it's", "''", "$(id) `id` $HOME", "a\nb", "\\", "\"", "*", "!x", "-n", "\xc3\xa4", ";|&<>"};
+
+        for (size_t i = 0; i < ELEMENTS(words); i++) {
+                _cleanup_free_ char *quoted = login_quote(words[i]), *script = NULL, *output = NULL;
+                assert_true(asprintf(&script, "printf %%s %s", quoted) > 0);
+                char *argv[] = {"/bin/sh", "-c", script, NULL};
+                assert_int_equal(process_run(argv, &output, NULL), 0);
+                assert_string_equal(output, words[i]);
+        }
+}
+
+static void test_login_argv(void **state) {
+        User user = {.name = (char *) "agent", .home = (char *) "/h", .shell = (char *) "/bin/bash"};
+        char *none[] = {NULL}, *words[] = {"echo", "it's", NULL}, *env[] = {"A=b c", NULL};
+        Request request = {.argv = none, .env = none, .cwd = ""};
+        char *plain[] = {"/bin/su", "-l", "--", "agent", NULL};
+        char *full[] = {"/bin/su", "-l", "--session-command=export A='b c'; cd -- '/d' || exit 126; exec 'echo' 'it'\\''s'", "--", "agent", NULL};
+        char *shell[] = {"/bin/su", "-l", "--shell=/bin/sh", "--session-command=cd -- '/d' || exit 126; exec '/usr/bin/fish' -l", "--", "agent", NULL};
+        char **argv = NULL;
+
+        assert_int_equal(login_argv(&user, &request, &argv), 0);
+        assert_true(strv_equal(argv, plain));
+        strv_free(argv);
+        request = (Request) {.argv = words, .env = env, .cwd = "/d"};
+        assert_int_equal(login_argv(&user, &request, &argv), 0);
+        assert_true(strv_equal(argv, full));
+        strv_free(argv);
+        user.shell = (char *) "/usr/bin/fish";
+        request = (Request) {.argv = none, .env = none, .cwd = "/d"};
+        assert_int_equal(login_argv(&user, &request, &argv), 0);
+        assert_true(strv_equal(argv, shell));
+        strv_free(argv);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_decode),     cmocka_unit_test(test_request), cmocka_unit_test(test_passwd),
+                cmocka_unit_test(test_group),      cmocka_unit_test(test_user_files), cmocka_unit_test(test_env),
+                cmocka_unit_test(test_quote),      cmocka_unit_test(test_login_argv),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
