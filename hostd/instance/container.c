@@ -5,7 +5,7 @@
 // The lxc name is made from the slot, so that the operator's string is nothing but the host name inside.
 //
 // A reboot from inside must pass through hostd, which applies all host state again, so liblxc must not restart by itself: a
-// post-stop hook that fails turns the reboot into a stop, and liblxc leaves the reason in its own environment for that hook.
+// post-stop hook that fails turns the reboot into a stop. How init died tells which it was.
 #include "instance/container.h"
 
 #include <lxc/lxccontainer.h>
@@ -16,6 +16,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "base/io.h"
 #include "base/log.h"
@@ -160,13 +161,12 @@ static bool child_of(pid_t parent) {
         return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent;
 }
 
-static int monitor_status(const struct lxc_container *c) {
-        const char *target = getenv("LXC_TARGET");
+// reboot(2) in a pid namespace kills init: by SIGHUP for a reboot, by SIGINT for halt and power-off. liblxc reports a death by
+// signal in the form of a stop by it (all versions from 4.0), and a failed start as 1. An init that ends otherwise has crashed.
+static int monitor_status(int status) {
+        int number = WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
 
-        if (target && strcmp(target, "reboot") == 0)
-                return MONITOR_REBOOT;
-        // reboot(2) in a pid namespace kills init by SIGINT for halt and power-off. An exit of init is a crash.
-        return c->error_num == SIGINT ? MONITOR_HALT : MONITOR_CRASH;
+        return number == SIGHUP ? MONITOR_REBOOT : number == SIGINT ? MONITOR_HALT : MONITOR_CRASH;
 }
 
 noreturn void container_monitor(const InstanceSpec *spec, pid_t parent) {
@@ -187,9 +187,8 @@ noreturn void container_monitor(const InstanceSpec *spec, pid_t parent) {
         c->clear_config(c);
         if (config_fill(c, spec) < 0 || !c->want_daemonize(c, false) || !c->want_close_all_fds(c, true))
                 _exit(MONITOR_FAILED);
-        if (!c->start(c, 0, argv) && !getenv("LXC_TARGET"))
-                _exit(MONITOR_FAILED);
-        _exit(monitor_status(c));
+        (void) c->start(c, 0, argv); // its result says nothing after the hook has failed on purpose
+        _exit(monitor_status(c->error_num));
 }
 
 static bool copy_some(int from, int to) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Halt: which signal makes this init shut down. A signal that init neither blocks (and reads by signalfd) nor catches is lost
-// without a trace, because the kernel ignores it for a namespace's init: systemd is deaf for some hundred milliseconds
-// after its exec. So look each time, and ask again until it is gone.
+// Halt: which signal makes this init shut down. The kernel drops without a trace what a namespace's init neither catches, blocks
+// nor waits for, and systemd is deaf for some hundred milliseconds after its exec. So look each time, and ask again until it is
+// gone. systemd blocks SIGRTMIN+3 for its signalfd, which /proc shows.
 //
-// systemd takes SIGRTMIN+3. Others are asked in turn by SIGPWR (sysvinit, runit, OpenRC) and SIGUSR2 (busybox), as far as they
-// listen. SIGTERM is never sent: to busybox it means reboot. An init that listens to none ends at hostd's deadline.
+// Others show nothing while they sit in sigtimedwait() (busybox does), so they are asked blindly, in turn, by SIGUSR2 (power off:
+// busybox, s6) and SIGPWR (sysvinit, runit, OpenRC); to a systemd that is still deaf both are lost or harmless. SIGTERM is never
+// sent: to busybox it means reboot. An init that heeds none ends at hostd's deadline.
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
@@ -20,21 +21,14 @@ static uint64_t status_mask(const char *text, const char *key) {
 }
 
 int halt_signal(const char *proc, pid_t init, unsigned attempt) {
-        const int systemd = 34 + 3, others[] = {SIGPWR, SIGUSR2}; // SIGRTMIN of the kernel ABI plus two that glibc keeps
+        const int others[] = {SIGUSR2, SIGPWR};
         _cleanup_free_ char *text = NULL;
         char path[300];
-        uint64_t mask;
 
         (void) snprintf(path, sizeof(path), "%s/%d/status", proc, (int) init);
         if (io_read_file(AT_FDCWD, path, 64 * 1024, &text, NULL) < 0)
                 return 0;
-        mask = status_mask(text, "\nSigBlk:") | status_mask(text, "\nSigCgt:");
-        if (mask & (UINT64_C(1) << (systemd - 1)))
-                return systemd;
-        for (size_t i = 0; i < ELEMENTS(others); i++) {
-                int number = others[(attempt + i) % ELEMENTS(others)];
-                if (mask & (UINT64_C(1) << (number - 1)))
-                        return number;
-        }
-        return 0;
+        if ((status_mask(text, "\nSigBlk:") | status_mask(text, "\nSigCgt:")) & (UINT64_C(1) << (HALT_SIGNAL_SYSTEMD - 1)))
+                return HALT_SIGNAL_SYSTEMD;
+        return others[attempt % ELEMENTS(others)];
 }

@@ -246,12 +246,15 @@ static void halt_again(Supervisor *s) {
                 s->next_halt = now + HALT_POLL;
                 return;
         }
-        int number = halt_signal("/proc", s->init, s->halts);
-        s->next_halt = now + (number > 0 ? HALT_AGAIN : HALT_POLL);
-        if (number > 0) {
-                s->halts++;
-                (void) syscall(SYS_pidfd_send_signal, s->init_pidfd, number, NULL, 0);
+        int number = halt_signal("/proc", s->init, s->blind);
+        s->next_halt = now + (number == HALT_SIGNAL_SYSTEMD ? HALT_AGAIN : HALT_POLL);
+        if (number == 0 || (number != HALT_SIGNAL_SYSTEMD && now < s->next_blind))
+                return;
+        if (number != HALT_SIGNAL_SYSTEMD) {
+                s->next_blind = now + HALT_AGAIN;
+                s->blind++;
         }
+        (void) syscall(SYS_pidfd_send_signal, s->init_pidfd, number, NULL, 0);
 }
 
 static void monitor_ended(Supervisor *s, int status) {

@@ -29,7 +29,8 @@ typedef struct Supervisor {
         usec_t started;
         bool stopping;     // somebody asked; whatever ends init now is a halt
         usec_t next_halt;  // when to ask init again
-        unsigned halts;
+        usec_t next_blind; // when to try a signal that it may not know
+        unsigned blind;
         int binary;        // hostd-guest
         pid_t guest;       // 0: does not run
         int guest_channel; // the host's end
@@ -58,5 +59,6 @@ void control_console_ended(Supervisor *s, pid_t pid);
 bool control_has_client(const Supervisor *s);
 
 // halt.c
-// Asks init to shut down by the signal that it listens to at this moment; `attempt` counts from 0. 0: nothing to send yet.
+#define HALT_SIGNAL_SYSTEMD 37 // SIGRTMIN+3 as glibc counts it, independent of the C library
+// The signal by which to ask init to shut down at this moment; `attempt` counts the blind ones from 0. 0: it is gone.
 int halt_signal(const char *proc, pid_t init, unsigned attempt);
