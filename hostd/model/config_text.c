@@ -24,10 +24,11 @@ typedef struct Token {
         const char *reason; // of TOKEN_BAD
 } Token;
 
+// libconfig's own ideas of blanks and of characters that end a word.
 #define BLANKS " \t\n\r\f"
 #define SPECIAL "\"{}()[]=:;,#"
 
-// Returns NULL for a comment that does not end.
+// Comments count as blanks. Returns NULL for a comment that does not end.
 static const char *skip_blanks(const char *p) {
         for (;;) {
                 p += strspn(p, BLANKS);
@@ -44,6 +45,7 @@ static const char *skip_blanks(const char *p) {
         }
 }
 
+// From quote to quote. libconfig knows more escapes, but only a quote and a backslash change where the string ends.
 static Token scan_string(const char *p) {
         Token token = {TOKEN_STRING, p, NULL, NULL};
 
@@ -60,6 +62,7 @@ static Token scan_string(const char *p) {
         return token;
 }
 
+// One token from `p` on. Names, numbers and booleans are all words: libconfig tells them apart.
 static Token scan_token(const char *p) {
         static const char characters[] = "{([})]=:;,";
         static const TokenType types[] = {TOKEN_OPEN,   TOKEN_OPEN,   TOKEN_OPEN,       TOKEN_CLOSE,      TOKEN_CLOSE,
@@ -82,12 +85,15 @@ static Token scan_token(const char *p) {
         return (Token) {TOKEN_WORD, p, p + n, NULL};
 }
 
+// What was wrong inside a token says more than what was expected in its place.
 static Token bad_token(Token at, const char *reason) {
         if (at.type == TOKEN_BAD)
                 return at;
         return (Token) {TOKEN_BAD, at.start, at.end, reason};
 }
 
+// The matching bracket, counted without regard to its shape; a wrong shape is libconfig's to refuse. The depth is bounded
+// because both libconfig's parser and its destructor recurse.
 static Token scan_brackets(Token token) {
         const char *start = token.start;
         unsigned depth = 1;
@@ -124,6 +130,7 @@ static Token scan_value(const char *p) {
         }
 }
 
+// Lines are counted only when something is refused.
 static unsigned line_of(const char *text, const char *at) {
         unsigned line = 1;
 
@@ -132,6 +139,7 @@ static unsigned line_of(const char *text, const char *at) {
         return line;
 }
 
+// A text from a request has no file; then the line alone says where.
 static int refuse_at(const ConfigText *ct, unsigned line, const char *reason, Error *err) {
         if (ct->file)
                 return error_set(err, ERR_INVALID, "%s:%u: %s", ct->file, line, reason);
@@ -151,6 +159,7 @@ static int add_span(ConfigText *ct, const ConfigSpan *span, size_t *room) {
         return 0;
 }
 
+// Fills `spans`: KEY = VALUE [;] until the end of the text.
 static int scan_settings(ConfigText *ct, const char *text, Error *err) {
         const char *p = text;
         size_t room = 0;
@@ -187,6 +196,7 @@ static const char *find_include(const char *text) {
         return NULL;
 }
 
+// What can be refused without knowing the language.
 static int check_bytes(const ConfigText *ct, const char *text, Error *err) {
         size_t size = strlen(text), good = 0;
         const char *at;
@@ -227,6 +237,8 @@ static int compare_settings(const ConfigText *ct, const char *text, Error *err) 
         return 0;
 }
 
+// The scanner has refused @include already; this is for the day when it and libconfig disagree. Debian 12's version has no
+// such hook, so there it looks below a directory that does not exist.
 #if LIBCONFIG_VER_MAJOR > 1 || LIBCONFIG_VER_MINOR >= 7
 static const char **refuse_include(config_t *config, const char *dir, const char *path, const char **error) {
         *error = "@include is not supported";
@@ -299,6 +311,7 @@ static void widen_to_line(const char *text, size_t *start, size_t *end) {
         }
 }
 
+// A replaced setting takes its old one's place with one terminator, whatever stood there; a new one gets a line of its own.
 int config_text_edit(const char *text, const ConfigText *parsed, const char *key, const char *value, char **ret) {
         const ConfigSpan *span = find_span(parsed, text, key);
         size_t size = strlen(text), start = span ? span->name : size, end = span ? span->end : size;
@@ -316,6 +329,7 @@ int config_text_edit(const char *text, const ConfigText *parsed, const char *key
         return 0;
 }
 
+// Control characters never come here: every kind of string that is written refuses them.
 char *config_text_quote(const char *value) {
         char *out = malloc(strlen(value) * 2 + 3), *p = out;
 

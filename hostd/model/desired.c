@@ -10,7 +10,7 @@
 #include "base/io.h"
 #include "model/schema.h"
 
-#define FOLDER_FILES_MAX 4096
+#define FOLDER_FILES_MAX 4096 // four times the slots there are; more is a mistake, and would take long to read
 
 Desired *desired_free(Desired *desired) {
         if (!desired)
@@ -122,7 +122,7 @@ static int list_folder(int etc_fd, const char *folder, char ***ret, int *ret_fd,
         return 0;
 }
 
-// What one folder's files become: called with the file's text.
+// What one folder's files become: called with the file's text. The vectors have room for all names of the folder.
 typedef int (*AddFn)(Desired *desired, const ParseContext *context, const char *name, const char *text, Error *err);
 
 static int add_policy(Desired *desired, const ParseContext *context, const char *name, const char *text, Error *err) {
@@ -139,6 +139,7 @@ static int add_instance(Desired *desired, const ParseContext *context, const cha
         return r;
 }
 
+// Listed first and read later, by descriptor: whatever is renamed meanwhile, names and files belong together.
 typedef struct Folder {
         const char *path;
         char **names;
@@ -150,6 +151,7 @@ static void folder_done(Folder *folder) {
         folder->fd = close_fd(folder->fd);
 }
 
+// Each file in the order of names, so that the same set is always refused with the same sentence.
 static int load_folder(Desired *desired, const Folder *folder, char *const *policies, AddFn add, Error *err) {
         for (char **p = folder->names; p && *p; p++) {
                 _cleanup_free_ char *file = NULL, *text = NULL;
@@ -168,6 +170,7 @@ static int load_folder(Desired *desired, const Folder *folder, char *const *poli
         return 0;
 }
 
+// A missing file is all defaults.
 static int load_host(int etc_fd, Desired *desired, char *const *policies, Error *err) {
         ParseContext context = {.file = "hostd.conf", .policies = policies, .check_policies = true};
         _cleanup_free_ char *text = NULL;

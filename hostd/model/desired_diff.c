@@ -4,10 +4,12 @@
 
 #include "model/schema.h"
 
+// An empty text would look as if the line had been cut off.
 static const char *shown(const char *text) {
         return text[0] ? text : "(none)";
 }
 
+// One line per row whose text differs: "WHAT: KEY OLD -> NEW".
 static int diff_rows(const Schema *schema, const void *old, const void *new, const char *what, char ***ret) {
         for (size_t i = 0; i < schema->n; i++) {
                 const SchemaRow *row = &schema->rows[i];
@@ -23,6 +25,7 @@ static int diff_rows(const Schema *schema, const void *old, const void *new, con
         return 0;
 }
 
+// A rule in the words of `hostctl policy show`; its comment is left out, because it enforces nothing.
 static char *rule_text(const PolicyRule *rule) {
         char *text = NULL;
         bool any = rule->protocol == POLICY_ANY;
@@ -38,12 +41,14 @@ static bool rule_equal(const PolicyRule *a, const PolicyRule *b) {
                strcmp(a->ports ?: "", b->ports ?: "") == 0 && strcmp(a->comment ?: "", b->comment ?: "") == 0;
 }
 
+// Rules count from one here, as people count.
 static int append_rule(const Policy *policy, size_t i, const char *what, char ***ret) {
         _cleanup_free_ char *text = rule_text(&policy->rules[i]);
 
         return text ? strv_append_format(ret, "policy %s: rule %zu %s: %s", policy->name, i + 1, what, text) : -ENOMEM;
 }
 
+// The same text with another comment is worth a line, but not the comment's text.
 static int append_change(const Policy *policy, size_t i, const PolicyRule *old, char ***ret) {
         _cleanup_free_ char *a = rule_text(old), *b = rule_text(&policy->rules[i]);
 
@@ -123,6 +128,7 @@ typedef struct Items {
         size_t n;
 } Items;
 
+// A merge of two sorted vectors.
 static int diff_sorted(const Kind *kind, Items old, Items new, char ***ret) {
         size_t i = 0, j = 0;
         int r = 0;

@@ -4,12 +4,14 @@
 
 #include "model/schema.h"
 
+// Rows without a fallback have a default that is no text: nothing, or what the host's size says.
 #define AT(field) .offset = offsetof(HostConfig, field)
 
 static const SchemaRow host_rows[] = {
         {"uplink", SCHEMA_STRING, AT(uplink), VALID_IFNAME, .fallback = "auto",
          .doc = "interface that leads out; auto is the one of the default route"},
-        {"ipv4_pool", SCHEMA_POOL4, AT(network), .fallback = "10.209.0.0/16", .doc = "IPv4 network that instances get addresses from"},
+        {"ipv4_pool", SCHEMA_POOL4, AT(network), .fallback = "10.209.0.0/16",
+         .doc = "IPv4 network that instances get addresses from"},
         {"ipv6_pool", SCHEMA_POOL6, AT(network), .fallback = "fd68:6f73:7464::/64",
          .doc = "IPv6 network that instances get addresses from"},
         {"ipv6_nat", SCHEMA_BOOL, AT(network.ipv6_nat), .fallback = "true",
@@ -44,6 +46,7 @@ static int host_config_init(HostConfig *config, Error *err) {
         return schema_apply_fallbacks(&host_schema, config, err);
 }
 
+// "auto" is resolved by whoever knows the routes; here it only means that no interface was named.
 static int parse_settings(const ParseContext *context, const char *text, HostConfig *config, Error *err) {
         _cleanup_config_text_ ConfigText parsed = CONFIG_TEXT_NULL;
         int r = config_text_parse(&parsed, context->file, text, err);
@@ -62,6 +65,7 @@ static int parse_settings(const ParseContext *context, const char *text, HostCon
         return schema_check_policies(context, &parsed, "default_policies", config->default_policies, err);
 }
 
+// Filled aside: *ret is written only when everything was right.
 int host_config_parse_in(const ParseContext *context, const char *text, HostConfig *ret, Error *err) {
         HostConfig config;
         int r = host_config_init(&config, err);

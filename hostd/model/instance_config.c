@@ -6,7 +6,8 @@
 #include "model/schema.h"
 
 // Labels and the two fields of InstanceConfig are the same memory for the schema.
-_Static_assert(offsetof(InstanceConfig, n_labels) - offsetof(InstanceConfig, labels) == offsetof(Labels, n), "labels must be adjacent");
+_Static_assert(offsetof(InstanceConfig, n_labels) - offsetof(InstanceConfig, labels) == offsetof(Labels, n),
+               "labels must be adjacent");
 
 static const char *const boot_modes[] = {[BOOT_LAST] = "last", [BOOT_ON] = "on", [BOOT_OFF] = "off", NULL};
 static const char *const preset_names[] = {"small", "medium", "large", NULL};
@@ -51,7 +52,8 @@ static const SchemaRow instance_rows[] = {
         {"preset", SCHEMA_STRING, AT(preset), VALID_NAME, .choices = preset_names,
          .doc = "a set of limits (small, medium, large) for the limits that the file does not name"},
         {"description", SCHEMA_STRING, AT(description), VALID_TEXT, .doc = "what the instance is for"},
-        {"policies", SCHEMA_LIST, AT(policies), VALID_NAME, .doc = "network policies, in order; the first rule that matches decides"},
+        {"policies", SCHEMA_LIST, AT(policies), VALID_NAME,
+         .doc = "network policies, in order; the first rule that matches decides"},
         {"boot", SCHEMA_CHOICE, AT(boot), .choices = boot_modes, .fallback = "last",
          .doc = "start with the host: last (as it was), on or off"},
         {"boot_order", SCHEMA_INT, AT(boot_order), .min = -1000, .max = 1000, .fallback = "0",
@@ -84,6 +86,7 @@ _Static_assert(ELEMENTS(instance_rows) == 10 + _LIMIT_MAX, "every limit has a ro
 
 const Schema instance_schema = {instance_rows, ELEMENTS(instance_rows)};
 
+// For keys that are known to exist.
 static size_t row_of(const char *key) {
         return (size_t) (schema_find(&instance_schema, key) - instance_rows);
 }
@@ -99,6 +102,7 @@ InstanceConfig *instance_config_free(InstanceConfig *config) {
         return NULL;
 }
 
+// An object that instance_config_free() takes at any later step.
 static int instance_config_new(const char *name, InstanceConfig **ret, Error *err) {
         _cleanup_(instance_config_freep) InstanceConfig *config = calloc(1, sizeof(*config));
 
@@ -113,6 +117,8 @@ static int instance_config_new(const char *name, InstanceConfig **ret, Error *er
         return 0;
 }
 
+// Values of hostd.conf for keys that the instance's file may leave out. They were checked when that file was read; going through the
+// row again costs little and keeps one rule.
 static int take_from_host(InstanceConfig *config, const HostConfig *host, Error *err) {
         const struct {
                 const char *key;
@@ -135,6 +141,7 @@ static int take_from_host(InstanceConfig *config, const HostConfig *host, Error 
         return 0;
 }
 
+// The preset's limits; all others stay as they are.
 static int take_from_preset(InstanceConfig *config, const char *preset, Error *err) {
         size_t column = 0;
 
@@ -159,6 +166,7 @@ static int add_host_degraded(InstanceConfig *config, const HostConfig *host, Err
         return 0;
 }
 
+// Preset, then file; notes what the file itself says.
 static int parse_settings(const ParseContext *context, const ConfigText *text, InstanceConfig *config, Error *err) {
         SchemaInput input = {text, config_root_setting(&text->config), NULL, NULL};
         const char *preset = NULL;
@@ -241,6 +249,7 @@ const char *instance_schema_default(size_t row) {
         return row < instance_schema.n ? instance_rows[row].fallback ?: "" : NULL;
 }
 
+// A limit knows best itself; other rows say so in their table.
 bool instance_schema_needs_restart(size_t row) {
         const SchemaRow *r = &instance_rows[row];
 
@@ -251,6 +260,8 @@ char *instance_config_value(const InstanceConfig *config, size_t row) {
         return row < instance_schema.n ? schema_text_format(&instance_rows[row], config) : NULL;
 }
 
+// By text, because equal text is what equality means to the person who reads the difference; where a value came from is no
+// difference.
 uint64_t instance_config_diff(const InstanceConfig *a, const InstanceConfig *b) {
         uint64_t bits = 0;
 

@@ -28,6 +28,7 @@ static int load_row(const ConfigText *parsed, const SchemaRow *row, InstanceConf
         return schema_value_parse(row, values, scratch, err);
 }
 
+// One label is replaced, added or (value NULL) removed; the list is written anew, sorted.
 static int change_label(const SchemaRow *row, const char *key, const char *value, InstanceConfig *scratch, Error *err) {
         _cleanup_strv_ char **old = NULL, **values = NULL;
         _cleanup_free_ char *field = NULL;
@@ -90,6 +91,7 @@ static int new_value(const ConfigText *parsed, const Target *target, const char 
         return *ret ? 0 : error_set_errno(err, ENOMEM, "cannot change %s", schema_row_key(row));
 }
 
+// The key may be anything that a caller sent, so it is shown only in a printable form.
 static int find_target(const char *key, Target *ret, Error *err) {
         const char *label = strncmp(key, "labels.", 7) == 0 ? key + 7 : NULL;
         const SchemaRow *row = schema_find(&instance_schema, label ? "labels" : key);

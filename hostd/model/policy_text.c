@@ -4,8 +4,10 @@
 
 #include "model/schema.h"
 
+// In the order of the enums, NULL-terminated, as rows want their choices.
 static const char *const actions[] = {[POLICY_ALLOW] = "allow", [POLICY_DENY] = "deny", NULL};
-static const char *const protocols[] = {[POLICY_ANY] = "any", [POLICY_TCP] = "tcp", [POLICY_UDP] = "udp", [POLICY_ICMP] = "icmp", NULL};
+static const char *const protocols[] = {
+        [POLICY_ANY] = "any", [POLICY_TCP] = "tcp", [POLICY_UDP] = "udp", [POLICY_ICMP] = "icmp", NULL};
 
 static const SchemaRow policy_rows[] = {
         {"description", SCHEMA_STRING, offsetof(Policy, description), VALID_TEXT, .doc = "what the policy is for"},
@@ -30,6 +32,13 @@ static int missing(const ConfigText *text, const config_setting_t *setting, size
         return config_text_locate(text, setting, error_set_field(err, field, "%s is missing", field), err);
 }
 
+static int not_groups(const ConfigText *text, const config_setting_t *setting, Error *err) {
+        int r = error_set_field(err, "rules", "rules must be a list of groups, ( { action = \"allow\"; to = \"192.0.2.1\"; } )");
+
+        return config_text_locate(text, setting, r, err);
+}
+
+// One group of the list. Fields are named by where the rule stands, as policy_add() names them.
 static int add_rule(const ConfigText *text, const config_setting_t *setting, Policy *policy, Error *err) {
         _cleanup_(policy_rule_done) PolicyRule rule = {0};
         char prefix[32];
@@ -38,8 +47,7 @@ static int add_rule(const ConfigText *text, const config_setting_t *setting, Pol
 
         snprintf(prefix, sizeof(prefix), "rules[%zu].", policy->n_rules);
         if (!config_setting_is_group(setting))
-                return config_text_locate(text, setting,
-                                          error_set_field(err, "rules", "rules must be a list of groups, ( { action = \"allow\"; to = \"192.0.2.1\"; } )"), err);
+                return not_groups(text, setting, err);
         SchemaInput input = {text, setting, NULL, prefix};
         r = schema_apply_fallbacks(&policy_rule_schema, &rule, err);
         if (r >= 0)
@@ -61,7 +69,7 @@ static int add_rules(const ConfigText *text, const config_setting_t *rules, Poli
                 return 0; // everything is denied
         // An empty array cannot be told from an empty list by its meaning.
         if (!config_setting_is_list(rules) && !(config_setting_is_array(rules) && config_setting_length(rules) == 0))
-                return config_text_locate(text, rules, error_set_field(err, "rules", "rules must be a list of groups, ( { … }, { … } )"), err);
+                return not_groups(text, rules, err);
         for (unsigned i = 0; i < (unsigned) config_setting_length(rules); i++) {
                 int r = add_rule(text, config_setting_get_elem(rules, i), policy, err);
                 if (r < 0)
@@ -105,7 +113,8 @@ int policy_parse(const char *name, const char *text, Policy **ret, Error *err) {
         return policy_parse_in(&(ParseContext) {.file = file}, name, text, ret, err);
 }
 
-// Writes what differs from an absent key.
+// Writes what differs from an absent key, in the order of the rows: the same policy is always the same text, so that histories show
+// changes only.
 static int write_rows(FILE *f, const Schema *schema, const void *object, const char *between) {
         for (size_t i = 0; i < schema->n; i++) {
                 const SchemaRow *row = &schema->rows[i];

@@ -25,6 +25,7 @@ const SchemaRow *schema_find(const Schema *schema, const char *key) {
         return NULL;
 }
 
+// The one door to a row's value.
 int schema_value_parse(const SchemaRow *row, char *const *values, void *object, Error *err) {
         const SchemaTypeInfo *type = &schema_types[row->type];
 
@@ -33,6 +34,7 @@ int schema_value_parse(const SchemaRow *row, char *const *values, void *object, 
         return type->parse(row, values, object, err);
 }
 
+// No element of any list may hold a comma, so splitting at commas loses nothing; labels, which may, are set one by one.
 int schema_text_parse(const SchemaRow *row, const char *text, void *object, Error *err) {
         _cleanup_strv_ char **values = NULL;
         int r;
@@ -62,6 +64,7 @@ char *schema_text_format(const SchemaRow *row, const void *object) {
         return schema_value_format(row, object, &values) < 0 ? NULL : strv_join(values, ",");
 }
 
+// Lists are written as arrays, which hold strings only; either form is read.
 char *schema_file_format(const SchemaRow *row, const void *object) {
         const SchemaTypeInfo *type = &schema_types[row->type];
         _cleanup_strv_ char **values = NULL, **quoted = NULL;
@@ -91,6 +94,7 @@ void schema_clear(const Schema *schema, void *object) {
                 schema_value_clear(&schema->rows[i], object);
 }
 
+// Defaults go through the parser like anything else: a default that is out of bounds fails the first test that parses.
 int schema_apply_fallbacks(const Schema *schema, void *object, Error *err) {
         for (size_t i = 0; i < schema->n; i++) {
                 const SchemaRow *row = &schema->rows[i];
@@ -122,6 +126,7 @@ static int wrong_type(const SchemaRow *row, Error *err) {
                                schema_types[row->type].wanted);
 }
 
+// The file's value as texts, if it has a type that the row takes.
 static int setting_values(const SchemaRow *row, const config_setting_t *setting, char ***ret, Error *err) {
         const SchemaTypeInfo *type = &schema_types[row->type];
         _cleanup_strv_ char **values = NULL;
@@ -159,6 +164,7 @@ static void qualify_field(const char *prefix, Error *err) {
         (void) error_wrap(err, "%.*s", (int) strcspn(prefix, "."), prefix);
 }
 
+// libconfig has refused keys that come twice before this.
 static int parse_member(const Schema *schema, const config_setting_t *setting, void *object, uint64_t *seen, Error *err) {
         const char *key = config_setting_name(setting);
         const SchemaRow *row = schema_find(schema, key);
@@ -175,6 +181,7 @@ static int parse_member(const Schema *schema, const config_setting_t *setting, v
         return r;
 }
 
+// Stops at the first fault: one sentence that is right is worth more than ten of which nine follow from the first.
 int schema_parse(const Schema *schema, const SchemaInput *input, void *object, uint64_t *ret_seen, Error *err) {
         uint64_t seen = 0;
 
@@ -193,6 +200,7 @@ int schema_parse(const Schema *schema, const SchemaInput *input, void *object, u
         return 0;
 }
 
+// A policy that does not exist would silently deny everything; so the file that names it is at fault.
 int schema_check_policies(const ParseContext *context, const ConfigText *text, const char *key, char *const *policies, Error *err) {
         for (; context->check_policies && policies && *policies; policies++) {
                 if (strv_contains(context->policies, *policies))

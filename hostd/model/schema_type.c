@@ -8,6 +8,7 @@
 
 #include "base/size.h"
 
+// Where a row's value lies in the object that is filled.
 #define FIELD(row, object, type) ((type *) ((char *) (object) + (row)->offset))
 #define FIELD_CONST(row, object, type) ((const type *) ((const char *) (object) + (row)->offset))
 
@@ -15,6 +16,7 @@ static int out_of_memory(const SchemaRow *row, Error *err) {
         return error_set_errno(err, ENOMEM, "cannot read %s", schema_row_key(row));
 }
 
+// "KEY "value" is not valid: it must be …", with the value made harmless for a terminal and cut to a line.
 static int refuse(const SchemaRow *row, const char *text, const char *wanted, Error *err) {
         _cleanup_free_ char *shown = valid_printable(text);
 
@@ -24,10 +26,12 @@ static int refuse(const SchemaRow *row, const char *text, const char *wanted, Er
                                shown ?: "", wanted);
 }
 
+// An unset string is no value, which is not the same as an empty one.
 static int append_text(char ***ret, const char *text) {
         return text ? strv_append(ret, text) : 0;
 }
 
+// Strings, with or without a closed list of values.
 static int string_parse(const SchemaRow *row, char *const *values, void *object, Error *err) {
         char **field = FIELD(row, object, char *), *copy;
         int r;
@@ -59,6 +63,7 @@ static void string_clear(const SchemaRow *row, void *object) {
         *FIELD(row, object, char *) = NULL;
 }
 
+// Built aside and swapped, so that a bad element leaves the old list. A name that comes twice is a mistake in every list we have.
 static int list_parse(const SchemaRow *row, char *const *values, void *object, Error *err) {
         _cleanup_strv_ char **copy = NULL;
         char ***field = FIELD(row, object, char **);
@@ -92,6 +97,7 @@ static void list_clear(const SchemaRow *row, void *object) {
         *FIELD(row, object, char **) = strv_free(*FIELD(row, object, char **));
 }
 
+// One spelling: "yes", "on" and "1" would each need a rule in every other reader of these files.
 static int bool_parse(const SchemaRow *row, char *const *values, void *object, Error *err) {
         bool yes = strcmp(values[0], "true") == 0;
 
@@ -123,6 +129,7 @@ static int number_parse(const SchemaRow *row, const char *text, int64_t *ret, Er
         return 0;
 }
 
+// Signed and unsigned numbers share their rules; bounds of a row keep an unsigned one from being negative.
 static int int_parse(const SchemaRow *row, char *const *values, void *object, Error *err) {
         return number_parse(row, values[0], FIELD(row, object, int64_t), err);
 }
@@ -145,6 +152,7 @@ static int count_format(const SchemaRow *row, const void *object, char ***ret) {
         return strv_append_format(ret, "%llu", (unsigned long long) *FIELD_CONST(row, object, uint64_t));
 }
 
+// Sizes of the host; those of instances are limits. UINT64_MAX in the object means that the file says nothing.
 static int size_field_parse(const SchemaRow *row, char *const *values, void *object, Error *err) {
         char low[SIZE_TEXT_MAX], high[SIZE_TEXT_MAX], wanted[2 * SIZE_TEXT_MAX + 40];
         uint64_t value;
@@ -198,6 +206,7 @@ static int span_format(const SchemaRow *row, const void *object, char ***ret) {
         return strv_append(ret, span_text(*FIELD_CONST(row, object, usec_t), buf, sizeof(buf)));
 }
 
+// The possible values are the best explanation.
 int choice_refuse(const SchemaRow *row, const char *text, Error *err) {
         char wanted[160] = "one of";
         size_t used = strlen(wanted);
@@ -207,6 +216,7 @@ int choice_refuse(const SchemaRow *row, const char *text, Error *err) {
         return refuse(row, text, wanted, err);
 }
 
+// Enums: `choices` is in the order of the enum's values.
 static int choice_parse(const SchemaRow *row, char *const *values, void *object, Error *err) {
         for (int i = 0; row->choices[i]; i++)
                 if (strcmp(row->choices[i], values[0]) == 0) {
@@ -220,6 +230,8 @@ static int choice_format(const SchemaRow *row, const void *object, char ***ret) 
         return strv_append(ret, row->choices[*FIELD_CONST(row, object, int)]);
 }
 
+// What a limit may be is known to quotas/limit.c alone. Before it only: "max" where admission needs a number, and strings that no
+// limit could be, so that its sentences never hold strange characters.
 static int limit_field_parse(const SchemaRow *row, char *const *values, void *object, Error *err) {
         if (row->bounded && strcmp(values[0], "max") == 0)
                 return error_set_field(err, schema_row_key(row), "%s cannot be unlimited, because it is promised to the instance",
@@ -229,6 +241,7 @@ static int limit_field_parse(const SchemaRow *row, char *const *values, void *ob
         return limit_parse(row->limit, values[0], FIELD(row, object, Limits), err);
 }
 
+// Unlimited is the absence of a value; "max" would otherwise stand in every file that is written.
 static bool limit_is_set(const SchemaRow *row, const Limits *limits) {
         if (limit_row(row->limit)->unit == LIMIT_UNIT_CPUSET)
                 return limits->cpu_pin != NULL;
@@ -254,6 +267,7 @@ static void labels_free(Labels *labels) {
         *labels = (Labels) {0};
 }
 
+// Appends "key=value" to `labels`, which has room. The label counts before it is checked: the caller frees all on error.
 static int label_add(const SchemaRow *row, const char *text, Labels *labels, Error *err) {
         const char *equals = strchr(text, '=');
         Label *label = &labels->items[labels->n];
@@ -279,12 +293,14 @@ static int label_compare(const void *a, const void *b) {
         return strcmp(((const Label *) a)->key, ((const Label *) b)->key);
 }
 
+// Sorted, so that two files that list the same labels in another order are the same configuration.
 static int labels_parse(const SchemaRow *row, char *const *values, void *object, Error *err) {
         size_t n = strv_length(values);
         Labels labels = {0};
 
         if (n > SCHEMA_LIST_MAX)
-                return error_set_field(err, schema_row_key(row), "%s has more than %d entries", schema_row_key(row), SCHEMA_LIST_MAX);
+                return error_set_field(err, schema_row_key(row), "%s has more than %d entries", schema_row_key(row),
+                                       SCHEMA_LIST_MAX);
         labels.items = calloc(n + 1, sizeof(Label));
         if (!labels.items)
                 return out_of_memory(row, err);
@@ -344,7 +360,8 @@ static int pool4_parse(const SchemaRow *row, char *const *values, void *object, 
         // Loopback, link-local, "this network" and multicast cannot be routed.
         if (!pool_split(AF_INET, values[0], a, &prefix) || prefix < 16 || prefix > 24 || a[0] == 0 || a[0] == 127 ||
             a[0] >= 224 || (a[0] == 169 && a[1] == 254))
-                return refuse(row, values[0], "a routable IPv4 network such as \"10.209.0.0/16\", prefix 16 to 24, host bits zero", err);
+                return refuse(row, values[0],
+                              "a routable IPv4 network such as \"10.209.0.0/16\", prefix 16 to 24, host bits zero", err);
         memcpy(&network->ipv4_pool, a, 4);
         network->ipv4_prefix = prefix;
         return 0;
@@ -358,7 +375,8 @@ static int pool6_parse(const SchemaRow *row, char *const *values, void *object, 
         // Unique local (fc00::/7) or global (2000::/3).
         if (!pool_split(AF_INET6, values[0], a, &prefix) || prefix < 64 || prefix > 112 ||
             ((a[0] & 0xfe) != 0xfc && (a[0] & 0xe0) != 0x20))
-                return refuse(row, values[0], "a routable IPv6 network such as \"fd68:6f73:7464::/64\", prefix 64 to 112, host bits zero", err);
+                return refuse(row, values[0],
+                              "a routable IPv6 network such as \"fd68:6f73:7464::/64\", prefix 64 to 112, host bits zero", err);
         memcpy(&network->ipv6_pool, a, 16);
         network->ipv6_prefix = prefix;
         return 0;
@@ -385,6 +403,7 @@ static int pool6_format(const SchemaRow *row, const void *object, char ***ret) {
 #define STRING (1u << CONFIG_TYPE_STRING)
 #define NUMBER (1u << CONFIG_TYPE_INT | 1u << CONFIG_TYPE_INT64)
 
+// Limits also come as a float, because "cpu = 2.5;" is what people write.
 const SchemaTypeInfo schema_types[_SCHEMA_TYPE_MAX] = {
         [SCHEMA_STRING] = {"a string in quotes", STRING, false, true, string_parse, string_format, string_clear},
         [SCHEMA_LIST] = {"a list of strings, [ \"a\", \"b\" ]", 0, true, true, list_parse, list_format, list_clear},

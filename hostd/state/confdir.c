@@ -22,9 +22,10 @@
 #include "base/valid.h"
 #include "state/git.h"
 
-#define CONFDIR_TEXT_MAX (1 << 20)
-#define CONFDIR_LOG_MAX 10000
+#define CONFDIR_TEXT_MAX (1 << 20) // as the parser's; what it would refuse is not written either
+#define CONFDIR_LOG_MAX 10000      // lines; the text must fit what git_check() takes
 
+// The only folders there are. A file's path is one of them, a slash, a valid name and ".conf".
 static const char *const folders[] = {"instances.d", "policies.d", "templates.d"};
 
 static const char exclude_text[] = "# Written by hostd: only its own files are kept in history.\n"
@@ -102,8 +103,11 @@ static int prepare_repository(ConfDir *dir, Error *err) {
                 if (r < 0)
                         return r;
         }
-        // Safe on an existing repository, and repairs one whose creation was cut short.
-        r = git_check(&git, GIT_ARGUMENTS("init", "--quiet", "--initial-branch=main", "--template="), NULL, err);
+        // Safe on an existing repository, and repairs one whose creation was cut short; but it always writes, and hostd must
+        // come up on a full disk, too.
+        r = git_run(&git, GIT_ARGUMENTS("rev-parse", "--git-dir"), NULL, err);
+        if (r > 0)
+                r = git_check(&git, GIT_ARGUMENTS("init", "--quiet", "--initial-branch=main", "--template="), NULL, err);
         if (r < 0)
                 return r;
         if (fchmodat(dir->fd, ".git", 0700, 0) < 0)
@@ -116,6 +120,7 @@ static int prepare_repository(ConfDir *dir, Error *err) {
         return r < 0 ? error_set_errno(err, r, "cannot write .git/info/exclude") : 0;
 }
 
+// Strictly: a lock of the very moment hostd started is left to its owner.
 static bool earlier(const struct timespec *a, const struct timespec *b) {
         return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
 }
@@ -142,6 +147,7 @@ static bool commit_is_running(ConfDir *dir) {
         return false;
 }
 
+// Asked after a failure only, to name its reason: git's own words for a full disk differ by the file it wrote.
 static bool disk_is_full(int fd) {
         struct statvfs st;
 
@@ -202,6 +208,7 @@ static void child_isolate(ConfDir *dir) {
         (void) syscall(SYS_close_range, 4U, ~0U, 0);
 }
 
+// Never returns. The child runs both of git's steps, so that the loop has one process to wait for.
 static void commit_child(ConfDir *dir, const Git *git, const char *message) {
         struct timespec start, end;
         CommitExit code;
@@ -271,6 +278,7 @@ int confdir_commit_result(int wait_status, Error *err) {
         return error_set(err, ERR_INTERNAL, "the commit of the configuration was killed; the next change will include it");
 }
 
+// HEAD must exist before anything else asks for it: an empty history has no revision to compare with.
 static int first_commit(ConfDir *dir, Error *err) {
         Git git = git_of(dir);
         int r = git_run(&git, GIT_ARGUMENTS("rev-parse", "--quiet", "--verify", "HEAD"), NULL, err);
@@ -280,8 +288,8 @@ static int first_commit(ConfDir *dir, Error *err) {
         r = git_check(&git, GIT_ARGUMENTS("add", "--all", "--", "."), NULL, err);
         if (r < 0)
                 return r;
-        return git_check(&git, GIT_ARGUMENTS("commit", "--quiet", "--no-verify", "--allow-empty", "-m", "Begin the history of the configuration"),
-                         NULL, err);
+        return git_check(&git, GIT_ARGUMENTS("commit", "--quiet", "--no-verify", "--allow-empty", "-m",
+                                             "Begin the history of the configuration"), NULL, err);
 }
 
 int confdir_open(const char *path, ConfDir **ret, Error *err) {
@@ -364,6 +372,7 @@ static int open_folder(ConfDir *dir, const char *path, const char **ret_name, in
         return 0;
 }
 
+// A link in a file's place is refused and not followed; what a reader of the file would see is not ours to decide.
 int confdir_read(ConfDir *dir, const char *path, char **ret, Error *err) {
         _cleanup_close_ int fd = -EBADF;
         _cleanup_free_ char *text = NULL;
@@ -422,6 +431,7 @@ int confdir_log(ConfDir *dir, unsigned max, char **ret_text, Error *err) {
                          ret_text, err);
 }
 
+// A closed list of forms, because git's own language of revisions can name anything (":/text", "@{…}") and options.
 static bool rev_is_valid(const char *rev) {
         size_t size = strlen(rev);
 

@@ -22,6 +22,7 @@ static const char *const git_options[] = {
         "core.fsync=committed,loose-object,reference", "diff.external=", "i18n.commitEncoding=UTF-8",
 };
 
+// Options come first, so that no subcommand can take them for its own; nothing here came from a caller but the path.
 static int git_argv(const Git *git, const char *const *arguments, char ***ret) {
         _cleanup_strv_ char **argv = NULL;
         int r = strv_append(&argv, GIT_PROGRAM);
@@ -47,6 +48,7 @@ static int git_argv(const Git *git, const char *const *arguments, char ***ret) {
         return 0;
 }
 
+// Built from nothing: GIT_DIR, GIT_CONFIG_COUNT, GIT_SSH and the like in hostd's environment mean nothing to this git.
 static int git_env(const Git *git, char ***ret) {
         static const char *const fixed[] = {
                 "PATH=/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/nonexistent", "TZ=UTC", "GIT_CONFIG_NOSYSTEM=1",
@@ -70,6 +72,7 @@ static int git_env(const Git *git, char ***ret) {
         return 0;
 }
 
+// To the end of the file; more than GIT_OUTPUT_MAX is -EFBIG, since the text becomes one answer in memory.
 static int read_all(int fd, char **ret) {
         _cleanup_free_ char *text = NULL;
         size_t used = 0, room = 0;
@@ -97,6 +100,7 @@ static int read_all(int fd, char **ret) {
         return 0;
 }
 
+// git's exit status, or -EINTR when a signal ended it.
 static int wait_for(pid_t pid) {
         int status;
 
@@ -106,6 +110,7 @@ static int wait_for(pid_t pid) {
         return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
 }
 
+// Descriptors come with `spec`; everything else is decided here.
 static int git_start(const Git *git, const char *const *arguments, ProcessSpec *spec, pid_t *ret_pid, Error *err) {
         _cleanup_strv_ char **argv = NULL, **env = NULL;
         int r = git_argv(git, arguments, &argv);

@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -280,6 +282,55 @@ static void test_links_refused(void **state) {
         free(text);
 }
 
+static void fill_disk(const char *path) {
+        static const char block[4096];
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+        assert_true(fd >= 0);
+        while (write(fd, block, sizeof(block)) > 0)
+                ;
+}
+
+// In a mount namespace of its own, with a disk of 2 MiB: the old text stays, the commit says why, and later everything is made up for.
+static void test_disk_full(void **state) {
+        pid_t pid;
+        int status;
+
+        if (geteuid() != 0) {
+                print_message("SKIP: mounting a small disk needs root\n");
+                return;
+        }
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                _cleanup_error_ Error written = ERROR_NULL, committed = ERROR_NULL;
+                char filler[64];
+                if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+                    mount("tmpfs", top, "tmpfs", 0, "size=2m") < 0)
+                        _exit(77);
+                _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+                snprintf(filler, sizeof(filler), "%s/filler", top);
+                write_or_fail(dir, "hostd.conf", "old");
+                commit_or_fail(dir, "old");
+                write_or_fail(dir, "instances.d/a.conf", "not committed");
+                fill_disk(filler);
+                if (confdir_write(dir, "hostd.conf", "new", &written) != -ENOSPC || written.code != ERR_QUOTA)
+                        _exit(1);
+                expect_text(dir, "hostd.conf", "old");
+                if (commit(dir, "full", &committed) >= 0 || committed.code != ERR_QUOTA)
+                        _exit(2);
+                _cleanup_(confdir_freep) ConfDir *again = open_or_fail(); // hostd comes up nevertheless
+                (void) unlink(filler);
+                commit_or_fail(dir, "made up for");
+                _exit(log_lines(dir, NULL) == 3 ? 0 : 3);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+                print_message("SKIP: a small disk cannot be mounted here\n");
+        else
+                assert_int_equal(status, 0);
+}
+
 // What is not ours stays out of the history, and git's own configuration cannot make git run anything.
 static void test_foreign_files(void **state) {
         _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
@@ -344,6 +395,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_stale_lock, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_killed_git, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_links_refused, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_disk_full, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_foreign_files, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_speed, setup, teardown),
         };
