@@ -200,8 +200,12 @@ static int reader_unknown(const Reader *reader, const char *word, Error *err) {
                         best = p->name;
                 }
         }
-        if (best)
-                return error_set(err, ERR_INVALID, "unknown option %s; did you mean --%s?", word, best);
+        if (best) {
+                _cleanup_free_ char *shown = strdup(best);
+                for (char *c = shown; c && *c; c++)
+                        *c = *c == '_' ? '-' : *c;
+                return error_set(err, ERR_INVALID, "unknown option %s; did you mean --%s?", word, shown ?: best);
+        }
         return error_set(err, ERR_INVALID, "unknown option %s; see `hostctl %s --help`", word, reader->method->words);
 }
 

@@ -66,6 +66,8 @@ static int manual_markdown(void) {
 }
 
 static void mdoc_text(const char *text) {
+        if (text[0] == '.' || text[0] == '\'')
+                fputs("\\&", stdout); // would be a macro
         for (const char *c = text; *c; c++) {
                 if (*c == '\\')
                         fputs("\\e", stdout);

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Command lines: words to rows, options and positions of every row, and output of values.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/cli.h"
+#include "cli/output.h"
+#include "cli/session.h"
+
+static int parse(MethodId id, const char *line, Args *ret, Error *err) {
+        _cleanup_strv_ char **argv = NULL;
+        static char *none[] = {NULL};
+
+        assert_int_equal(strv_split(line, " ", &argv), 0);
+        return args_parse(method_get(id), argv ?: none, ret, err);
+}
+
+static void parsed(MethodId id, const char *line, const char *want) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        _cleanup_args_ Args args = {0};
+
+        if (parse(id, line, &args, &err) < 0)
+                fail_msg("%s: %s", line, error_message(&err, 0));
+        char *text = json_dumps(args.parameters, JSON_COMPACT | JSON_SORT_KEYS);
+        assert_string_equal(text, want);
+        free(text);
+}
+
+static void rejected(MethodId id, const char *line, const char *why) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        _cleanup_args_ Args args = {0};
+
+        if (parse(id, line, &args, &err) != -EINVAL || !strstr(err.message, why))
+                fail_msg("%s: %s", line, error_message(&err, 0));
+}
+
+static void test_words(void **state) {
+        size_t used;
+        char *build[] = {"template", "build", "agent", NULL}, *none[] = {"tempalte", "list", NULL}, *list[] = {"lst", NULL};
+        char *far[] = {"xyzzyplugh", NULL}, *half[] = {"file", NULL};
+        _cleanup_free_ char *a = NULL, *b = NULL, *c = NULL;
+
+        assert_ptr_equal(words_match(build, &used), method_get(METHOD_TEMPLATE_BUILD));
+        assert_int_equal(used, 2);
+        assert_null(words_match(none, &used));
+        assert_null(words_match(half, &used));
+        for (int i = 0; i < _METHOD_MAX; i++) {
+                _cleanup_strv_ char **words = NULL;
+                assert_int_equal(strv_split(method_get(i)->words, " ", &words), 0);
+                assert_ptr_equal(words_match(words, &used), method_get(i));
+                assert_int_equal(used, strv_length(words));
+        }
+        a = words_nearest(none);
+        assert_string_equal(a, "template list");
+        b = words_nearest(list);
+        assert_string_equal(b, "list");
+        c = words_nearest(far);
+        assert_null(c);
+        assert_int_equal(words_distance("kitten", "sitting"), 3);
+        assert_int_equal(words_distance("", "abc"), 3);
+}
+
+static void test_options(void **state) {
+        parsed(METHOD_COMMAND_EXEC, "a -u bob --cwd=/tmp -e A=b --env C=d=e -t 90s ls -l --cwd /x",
+               "{\"command\":[\"ls\",\"-l\",\"--cwd\",\"/x\"],\"cwd\":\"/tmp\",\"env\":{\"A\":\"b\",\"C\":\"d=e\"},\"name\":\"a\","
+               "\"timeout\":90000000,\"user\":\"bob\"}");
+        parsed(METHOD_COMMAND_EXEC, "a -- -x -- y", "{\"command\":[\"-x\",\"--\",\"y\"],\"name\":\"a\"}");
+        parsed(METHOD_COMMAND_EXEC, "-Tubob a id", "{\"command\":[\"id\"],\"name\":\"a\",\"tty\":true,\"user\":\"bob\"}");
+        parsed(METHOD_INSTANCE_SET, "a memory=8GiB cpu=2 --force", "{\"force\":true,\"name\":\"a\",\"settings\":{\"cpu\":\"2\",\"memory\":\"8GiB\"}}");
+        parsed(METHOD_CONFIG_APPLY, "--dry-run", "{\"dry_run\":true}");
+        parsed(METHOD_POLICY_CHECK, "a 10.0.0.1 -p443", "{\"address\":\"10.0.0.1\",\"name\":\"a\",\"port\":443}");
+        parsed(METHOD_COMMAND_SIGNAL, "c1 SIGTERM", "{\"id\":\"c1\",\"signal\":15}");
+        parsed(METHOD_COMMAND_SIGNAL, "c1 9", "{\"id\":\"c1\",\"signal\":9}");
+        parsed(METHOD_FILE_PUSH, "-m 0755 x a:/y", "{\"mode\":493}");
+        parsed(METHOD_INSTANCE_LOG, "a", "{\"name\":\"a\"}");
+        rejected(METHOD_COMMAND_EXEC, "a -u", "needs a value");
+        rejected(METHOD_COMMAND_EXEC, "a --user x --user y id", "given twice");
+        rejected(METHOD_COMMAND_EXEC, "a --usr x id", "did you mean --user?");
+        rejected(METHOD_CONFIG_APPLY, "--dry-rum", "did you mean --dry-run?");
+        rejected(METHOD_COMMAND_EXEC, "a --tty=yes id", "takes no value");
+        rejected(METHOD_COMMAND_EXEC, "a -e 1=x id", "env");
+        rejected(METHOD_COMMAND_EXEC, "a -e x id", "NAME=VALUE");
+        rejected(METHOD_COMMAND_EXEC, "a -t soon id", "time span");
+        rejected(METHOD_INSTANCE_LOG, "a -n 0", "from 1 to");
+        rejected(METHOD_INSTANCE_LOG, "a -n 1x", "whole number");
+        rejected(METHOD_INSTANCE_LOG, "a b", "unexpected word");
+        rejected(METHOD_FILE_PUSH, "-m 0999 x a:/y", "octal");
+        rejected(METHOD_INSTANCE_LIST, "--all", "unknown option");
+        rejected(METHOD_HOST_CARVE, "", "--count is missing");
+}
+
+static void test_many_names(void **state) {
+        _cleanup_args_ Args a = {0}, b = {0};
+
+        assert_int_equal(parse(METHOD_INSTANCE_LAUNCH, "agent a b --preset small c", &a, NULL), 0);
+        assert_int_equal(strv_length(a.names), 3);
+        assert_string_equal(a.many, "name");
+        assert_null(json_object_get(a.parameters, "name"));
+        assert_int_equal(parse(METHOD_INSTANCE_STOP, "--all --force", &b, NULL), 0);
+        assert_true(b.all && b.many && !b.names);
+        rejected(METHOD_INSTANCE_LAUNCH, "agent", "NAME is missing");
+        rejected(METHOD_INSTANCE_STOP, "--all a", "not both");
+}
+
+// Each row: --help, each option, and its positions in order.
+static void test_every_row(void **state) {
+        for (int i = 0; i < _METHOD_MAX; i++) {
+                const Method *m = method_get(i);
+                _cleanup_args_ Args help = {0};
+                char *text = NULL, *argv[] = {"--help", NULL};
+                size_t size;
+                FILE *f = open_memstream(&text, &size);
+
+                assert_int_equal(args_parse(m, argv, &help, NULL), 0);
+                assert_true(help.help);
+                help_method(f, m);
+                fclose(f);
+                assert_non_null(strstr(text, m->words));
+                assert_non_null(strstr(text, m->doc));
+                for (const Param *p = m->params; p->name; p++)
+                        assert_non_null(strstr(text, p->doc));
+                free(text);
+                assert_true(!(m->flags & METHOD_SPECIAL) == !special_find(m));
+        }
+}
+
+static const char *sample(const Param *p) {
+        static const char *const kinds[_VALID_MAX] = {[VALID_PATH] = "/x", [VALID_CIDR] = "10.0.0.1"};
+
+        if (p->type == PARAM_PAIRS)
+                return "key=value";
+        if (p->type == PARAM_INT)
+                return "5";
+        return p->type == PARAM_SIZE ? "1GiB" : p->type == PARAM_SPAN ? "5s" : kinds[p->valid] ?: "abc";
+}
+
+static void test_every_position_and_option(void **state) {
+        for (int i = 0; i < _METHOD_MAX; i++) {
+                const Method *m = method_get(i);
+                _cleanup_error_ Error err = ERROR_NULL;
+                _cleanup_strv_ char **argv = NULL;
+                _cleanup_args_ Args args = {0};
+                for (const Param *p = m->params; p->name; p++) { // options first
+                        if (p->flags & PARAM_POSITIONAL)
+                                continue;
+                        assert_int_equal(strv_append_format(&argv, "--%s", p->name), 0);
+                        for (char *c = argv[strv_length(argv) - 1]; *c; c++)
+                                *c = *c == '_' ? '-' : *c;
+                        if (p->type != PARAM_BOOL)
+                                assert_int_equal(strv_append(&argv, sample(p)), 0);
+                }
+                for (const Param *p = m->params; p->name; p++)
+                        if (p->flags & PARAM_POSITIONAL)
+                                assert_int_equal(strv_append(&argv, sample(p)), 0);
+                char *none[] = {NULL};
+                if (args_parse(m, argv ?: none, &args, &err) < 0)
+                        fail_msg("%s: %s", m->words, error_message(&err, 0));
+                if (args_syntax(m))
+                        continue;
+                if (args.many)
+                        json_object_set_new(args.parameters, args.many, json_string(args.names[0]));
+                if (method_check(m, args.parameters, &err) < 0)
+                        fail_msg("%s: %s", m->words, error_message(&err, 0));
+                for (const Param *p = m->params; p->name; p++)
+                        assert_non_null(json_object_get(p->flags & PARAM_LOCAL ? args.local : args.parameters, p->name));
+        }
+}
+
+static void test_locations(void **state) {
+        static const struct {
+                const char *word;
+                int r;
+        } cases[] = {{"a:/x", 0}, {"a:/x:y", 0}, {"a", -EINVAL}, {"A:/x", -EINVAL}, {"a:x", -EINVAL}, {"a:/../x", -EINVAL}, {":/x", -EINVAL}};
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_free_ char *name = NULL, *path = NULL;
+                assert_int_equal(args_split_location(cases[i].word, &name, &path, NULL), cases[i].r);
+        }
+}
+
+static void test_values(void **state) {
+        static const struct {
+                const char *json;
+                ParamType type;
+                bool people;
+                const char *want;
+        } cases[] = {
+                {"\"x\"", PARAM_STRING, true, "x"}, {"8589934592", PARAM_SIZE, true, "8.00GiB"}, {"8589934592", PARAM_SIZE, false, "8589934592"},
+                {"90000000", PARAM_SPAN, true, "1min 30s"}, {"true", PARAM_BOOL, true, "yes"}, {"null", PARAM_SIZE, true, ""},
+                {"[\"a\",\"b\"]", PARAM_STRING, true, "a,b"}, {"{\"k\":\"v\"}", PARAM_STRING, true, "k=v"}, {"1.5", PARAM_INT, true, "1.50"},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                json_t *value = json_loads(cases[i].json, JSON_DECODE_ANY, NULL);
+                _cleanup_free_ char *text = output_value(value, cases[i].type, cases[i].people);
+                assert_string_equal(text, cases[i].want);
+                json_decref(value);
+        }
+}
+
+int main(void) {
+        static const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_words),     cmocka_unit_test(test_options),  cmocka_unit_test(test_many_names),
+                cmocka_unit_test(test_every_row), cmocka_unit_test(test_every_position_and_option),
+                cmocka_unit_test(test_locations), cmocka_unit_test(test_values),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
