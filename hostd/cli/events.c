@@ -9,9 +9,9 @@
 #define EVENTS_RETRIES 300
 #define EVENTS_RETRY_MSEC 100
 
-// time, kind and instance first, then whatever else the event has.
+// time, type and name first, then whatever else the event has.
 static void print_event(const json_t *event, OutputFormat format) {
-        static const char *const first[] = {"time", "kind", "instance", "text"};
+        static const char *const first[] = {"time", "type", "name"};
         const char *key;
         json_t *value;
 
@@ -38,16 +38,16 @@ static void print_event(const json_t *event, OutputFormat format) {
         putchar('\n');
 }
 
-// An answer is one event, or {"events": [...]}; an empty one says only that we are subscribed.
+// An answer is {"event": {...}}, or {"events": [...]} with those that are still remembered.
 static void print_events(const json_t *reply, OutputFormat format) {
-        const json_t *events = json_object_get(reply, "events");
+        const json_t *events = json_object_get(reply, "events"), *one = json_object_get(reply, "event");
         json_t *event;
         size_t i;
 
         json_array_foreach(events, i, event)
                 print_event(event, format);
-        if (!events && json_object_size(reply) > 0)
-                print_event(reply, format);
+        if (one)
+                print_event(one, format);
         (void) fflush(stdout);
 }
 

@@ -21,7 +21,7 @@ int command_shell(Cli *cli, Args *args) {
 }
 
 int command_console(Cli *cli, Args *args) {
-        SessionOptions options = {.tty = true, .escape = CONSOLE_ESCAPE};
+        SessionOptions options = {.tty = true, .console = true, .escape = CONSOLE_ESCAPE};
 
         if (isatty(STDERR_FILENO))
                 fputs("Connected; ^] ends it.\r\n", stderr);

@@ -62,6 +62,8 @@ int session_exit_status(const json_t *record) {
                 cli_complain("%s", message);
         if (signal_number > 0)
                 return 128 + (signal_number & 0x7f);
+        if (json_integer_value(code) < 0) // nobody knows how it ended; the message said why
+                return SESSION_EXIT_OURS;
         if (!json_is_integer(code)) {
                 cli_complain("hostd's record says neither how the command ended nor why");
                 return SESSION_EXIT_OURS;
@@ -321,7 +323,7 @@ int session_run(Cli *cli, const Method *method, json_t *parameters, const Sessio
                 session_turn(s);
         }
         terminal_restore();
-        status = s->over ? s->status : session_exit_status(s->record);
+        status = s->over ? s->status : s->options.console ? 0 : session_exit_status(s->record);
         session_done(s);
         return status;
 }

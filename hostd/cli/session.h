@@ -12,6 +12,7 @@
 
 typedef struct SessionOptions {
         bool tty;
+        bool console; // has no command whose end could be told
         int escape; // byte that ends the session, or -1
 } SessionOptions;
 

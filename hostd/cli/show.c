@@ -34,17 +34,25 @@ static bool show_is_table(const json_t *value) {
         return json_is_array(value) && json_is_object(json_array_get(value, 0));
 }
 
+static bool show_is_text(const json_t *value) { // several lines
+        return json_is_string(value) && strchr(json_string_value(value), '\n');
+}
+
 static void show_object(const json_t *reply) {
         json_t *plain = json_object(), *value;
         const char *key;
 
         json_object_foreach((json_t *) reply, key, value)
-                if (!show_is_table(value))
+                if (!show_is_table(value) && !show_is_text(value))
                         (void) json_object_set(plain, key, value);
         output_object(stdout, plain);
         json_object_foreach((json_t *) reply, key, value)
                 if (show_is_table(value))
                         show_table(key, value);
+                else if (show_is_text(value)) {
+                        printf("\n%s:\n", key);
+                        output_text(stdout, json_string_value(value));
+                }
         json_decref(plain);
 }
 

@@ -211,6 +211,30 @@ static void fake_text(Call *call) {
         call_reply(call, json_pack("{s:s}", "text", "line 1\n\x1b[31mline 2\n"));
 }
 
+static void fake_events(Call *call) {
+        json_t *events = json_pack("{s:[{s:s, s:s, s:s, s:i}]}", "events", "time", "T1", "type", "started", "name", "one", "pid", 5);
+
+        if (!call_wants_more(call)) {
+                call_reply(call, events);
+                return;
+        }
+        call_reply_continues(call, events);
+        call_reply_continues(call, json_pack("{s:{s:s, s:s}}", "event", "time", "T2", "type", "odd\x1b"));
+        call_reply(call, NULL);
+}
+
+static void fake_console(Call *call) {
+        call_reply_continues(call, json_pack("{s:s}", "name", "one"));
+        int fd = call_take_fd(call, 1);
+        assert_int_equal(write(fd, "login: ", 7), 7);
+        close_fd(fd);
+        call_reply(call, NULL);
+}
+
+static void fake_network(Call *call) {
+        call_reply(call, json_pack("{s:s, s:{s:i}, s:s}", "name", "one", "counters", "tx_bytes", 2048, "rules", "a\nb\n"));
+}
+
 static void fake_build(Call *call) {
         call_reply_continues(call, json_pack("{s:s, s:i}", "line", "unpacking", "percent", 40));
         call_reply(call, json_pack("{s:s}", "digest", "abc"));
@@ -241,6 +265,7 @@ static const struct {
         {METHOD_COMMAND_SIGNAL, fake_signal}, {METHOD_COMMAND_ATTACH, fake_attach}, {METHOD_HOST_CARVE, fake_carve},
         {METHOD_HOST_LEAKS, fake_empty},     {METHOD_HOST_DOCTOR, fake_doctor},    {METHOD_INSTANCE_SHOW, fake_show},
         {METHOD_INSTANCE_LOG, fake_text},    {METHOD_TEMPLATE_BUILD, fake_build},  {METHOD_FILE_PUSH, fake_push},
+        {METHOD_EVENTS_FOLLOW, fake_events}, {METHOD_INSTANCE_CONSOLE, fake_console}, {METHOD_NETWORK_SHOW, fake_network},
         {METHOD_FILE_PULL, fake_pull},       {METHOD_FILE_LIST, fake_file_list},
 };
 
@@ -634,6 +659,17 @@ static void test_files(void **state) {
         expect("file pull one", 2, "", "usage");
 }
 
+static void test_events_console_network(void **state) {
+        expect("events", 0, "T1  started  one  pid=5\n", NULL);
+        expect("events --follow", 0, "T1  started  one  pid=5\nT2  odd\\x1b\n", NULL);
+        expect("console one", 0, "login: ", NULL);
+        expect("network show one", 0, "name: one\ncounters:\n  tx_bytes: 2.00KiB\n\nrules:\na\nb\n", NULL);
+        expect("help events", 0, NULL, NULL);
+        expect("--version", 0, NULL, NULL);
+        expect("", 2, "", "Usage");
+        expect("lsit", 2, "", "did you mean \"list\"?");
+}
+
 static void test_stdio(void **state) {
         static const char call[] = "{\"method\":\"org.varlink.service.GetInfo\"}";
         _cleanup_close_ int fd = scratch("ask", O_WRONLY | O_CREAT | O_TRUNC);
@@ -667,7 +703,7 @@ int main(void) {
                 cmocka_unit_test(test_reader_goes_away), cmocka_unit_test(test_signals_are_forwarded),
                 cmocka_unit_test(test_killed_client_kills_command), cmocka_unit_test(test_restart_of_hostd),
                 cmocka_unit_test(test_exit_status_is_the_answer), cmocka_unit_test(test_files),
-                cmocka_unit_test(test_stdio),
+                cmocka_unit_test(test_events_console_network), cmocka_unit_test(test_stdio),
         };
 
         return cmocka_run_group_tests(tests, setup, teardown);
