@@ -108,7 +108,7 @@ static bool is_corrupt(int rc) {
 
 // SQLite has a code for ENOSPC only; quotas and file size limits come as plain write errors.
 static bool is_full(sqlite3 *db, int rc) {
-        int e = sqlite3_system_errno(db);
+        int e = sqlite3_system_errno(db) ?: errno; // the WAL does not report its errno
 
         if ((rc & 0xff) == SQLITE_FULL)
                 return true;

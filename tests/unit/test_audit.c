@@ -216,10 +216,11 @@ static int fill_disk(void) {
         Audit *a = NULL;
         Error e = ERROR_NULL;
         char junk[4096] = {0};
-        uint64_t n = 0, records;
+        uint64_t n = 1, records;
         int fd, r;
 
-        if (audit_open(dir, &a, NULL) < 0)
+        // One record first: its page has room left, so that a later one is written in part before the disk is full.
+        if (audit_open(dir, &a, NULL) < 0 || audit_append(a, &record, NULL) < 0)
                 return 10;
         fd = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
         while (write(fd, junk, sizeof(junk)) > 0)

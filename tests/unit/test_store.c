@@ -8,9 +8,11 @@
 
 #include <glob.h>
 #include <sched.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -402,6 +404,37 @@ static int fill_disk(void) {
         return 0;
 }
 
+// A size limit or a quota is no ENOSPC, but means the same to the caller.
+static void test_size_limit(void **state) {
+        pid_t pid = fork();
+        int status;
+
+        if (pid == 0) {
+                struct rlimit limit = {150000, 150000};
+                Error e = ERROR_NULL;
+                Store *s = NULL;
+                char text[4001];
+                int r = 0;
+
+                memset(text, 'v', 4000);
+                text[4000] = 0;
+                (void) signal(SIGXFSZ, SIG_IGN);
+                if (store_open(db_path, &s, NULL) < 0 || setrlimit(RLIMIT_FSIZE, &limit) < 0)
+                        _exit(1);
+                for (int i = 0; r == 0 && i < 1000; i++)
+                        r = store_value_set(s, i % 2 ? "a" : "b", text, &e);
+                for (int i = 0; r == 0 && i < 1000; i++) {
+                        char key[16];
+                        snprintf(key, sizeof(key), "k%d", i);
+                        r = store_value_set(s, key, text, &e);
+                }
+                _exit(e.code == ERR_QUOTA ? 0 : 2);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void test_disk_full(void **state) {
         pid_t pid = fork();
         int status;
@@ -431,6 +464,7 @@ int main(void) {
                 cmocka_unit_test(test_values),
                 cmocka_unit_test(test_corrupt),
                 FILE_TEST(test_newer_and_odd),
+                FILE_TEST(test_size_limit),
                 FILE_TEST(test_disk_full),
         };
         return cmocka_run_group_tests_name("store", tests, NULL, NULL);
