@@ -64,7 +64,7 @@ spec() { # NAME TEMPLATE [extra json]
         cgroups_make "$prefix"
         cat >"$run/spec.json" <<END
 {"name": "$1", "slot": 42, "id_base": $base, "id_count": $count, "run_dir": "$run", "template_dir": "$2",
- "root_dir": "$storage", "cgroup_prefix": "$prefix", "log_file": "$top/$1/console.log", ${3:-}
+ "root_dir": "$storage", "cgroup_prefix": "$prefix", "log_file": "$storage/console.log", ${3:-}
  "open_files": 16384, "read_only": ${read_only:-false}, "unified_cgroup": $unified}
 END
         rm -f "$run/target" "$run/error"
@@ -196,7 +196,7 @@ check "a device node of the template cannot be opened" in_it sh -c '! head -c 1 
 stop
 
 # --- erofs template
-if command -v mkfs.erofs >/dev/null && mkdir "$top/erofs" && mkfs.erofs -q "$top/bb.erofs" "$top/bb" >/dev/null 2>&1 && mount -o loop,ro "$top/bb.erofs" "$top/erofs" 2>/dev/null; then
+if command -v mkfs.erofs >/dev/null && mkdir "$top/erofs" && mkfs.erofs "$top/bb.erofs" "$top/bb" >/dev/null 2>&1 && mount -o loop,ro "$top/bb.erofs" "$top/erofs" 2>/dev/null; then
         instance_new erofs; spec erofs "$top/erofs"; launch; running; init=$(init_pid)
         check "erofs template" test "$(in_it stat -c '%u:%g %a' /home/agent/file)" = "1000:1000 640"
         stop
@@ -220,67 +220,70 @@ check "$i cycles leave no mount" sh -c "! grep -e '$top/cycle' -e ' - overlay ro
 check "$i cycles leave no link" sh -c "! ip -n $netns link | grep -q -e $host_if -e $peer_if -e eth0"
 check "$i cycles leave no control group after a sweep of empty ones" sh -c "! ls -d /sys/fs/cgroup/$id /sys/fs/cgroup/*/$id 2>/dev/null"
 
-# --- systemd
-debian=$cache/trixie-root
-if [ ! -d "$debian" ] && command -v mmdebstrap >/dev/null; then
-        mkdir -p "$cache"
-        mmdebstrap --mode=root --variant=minbase --include=systemd,systemd-sysv,dbus,libpam-systemd,dbus-user-session,bubblewrap,podman,crun,uidmap,slirp4netns,passt,iputils-ping,fuse-overlayfs,procps,libcap2-bin,netavark,iproute2 trixie "$debian.new" >"$cache/trixie.log" 2>&1 && mv "$debian.new" "$debian"
-fi
-if [ ! -d "$debian" ]; then
-        skip "no Debian root: mmdebstrap failed or is missing"
-        finish
-fi
-if [ ! -e "$debian/etc/systemd/system/sys-kernel-debug.mount" ]; then
-        [ -d "$debian/home/agent" ] || chroot "$debian" useradd -m -u 1000 -s /bin/bash agent
-        echo agent:100000:65536 >"$debian/etc/subuid"; echo agent:100000:65536 >"$debian/etc/subgid"
-        mkdir -p "$debian/var/lib/systemd/linger"; touch "$debian/var/lib/systemd/linger/agent"
-        for u in systemd-udevd.service systemd-modules-load.service systemd-networkd-wait-online.service e2scrub_all.timer sys-kernel-debug.mount sys-kernel-tracing.mount apt-daily.timer apt-daily-upgrade.timer; do ln -sf /dev/null "$debian/etc/systemd/system/$u"; done
-        mkdir -p "$debian/etc/systemd/system/user@.service.d"; printf '[Service]\nDelegate=cpu cpuset io memory pids\n' >"$debian/etc/systemd/system/user@.service.d/delegate.conf"
-        : >"$debian/etc/machine-id"
-fi
-instance_new deb
-veth; spec deb "$debian" "$net"
-t0=$(date +%s%N); launch; running 30; t1=$(date +%s%N); init=$(init_pid)
-[ -n "$init" ] || { bad "systemd: no start: $(tail -n 5 "$run/stderr" "$run/lxc.log")"; finish; }
-state=none
-for ((i = 0; i < 300; i++)); do
-        state=$(in_it systemctl is-system-running 2>/dev/null); case $state in running | degraded) break ;; esac; sleep 0.1
-done
-t2=$(date +%s%N)
-echo "systemd: init and helper after $(((t1 - t0) / 1000000)) ms, $state after $(((t2 - t0) / 1000000)) ms"
-check "systemd is running" test "$state" = running || in_it systemctl --failed --no-legend
-agent() { in_it setpriv --reuid 1000 --regid 1000 --init-groups env -i HOME=/home/agent PATH=/usr/bin:/bin:/usr/sbin:/sbin XDG_RUNTIME_DIR=/run/user/1000 DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus "$@"; }
-in_it sh -c 'cp /usr/bin/ping /usr/local/bin/ping && setcap cap_net_raw+ep /usr/local/bin/ping'
-check "file capabilities: ping as uid 1000" agent /usr/local/bin/ping -c 1 -W 2 169.254.0.1
-check "setuid: su exists and newuidmap maps" agent podman unshare sh -c 'test $(wc -l </proc/self/uid_map) = 2'
-check "bwrap as uid 1000" agent bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev true
-for _ in $(seq 50); do [ -S "$top/deb/none" ] || in_it test -S /run/user/1000/bus && break; sleep 0.1; done
-rm -rf "$top/ctr"; mkdir -p "$top/ctr/bin"; cp "$(command -v busybox)" "$top/ctr/bin/sh"
-tar -C "$top/ctr" -c . | agent sh -c 'cat >/home/agent/ctr.tar; podman import -q /home/agent/ctr.tar local/bb' >"$top/import" 2>&1
-# Without v2 controllers on the host there is none inside, and crun insists on its default pids limit.
-pids=; in_it grep -q pids /sys/fs/cgroup/cgroup.controllers || pids=--pids-limit=0
-# From a shell in the payload's root group podman cannot move to systemd's user session; through a session it can.
-check "rootless podman as uid 1000" in_it systemd-run -q --wait --pipe -M agent@ --user podman run --rm --network none $pids local/bb /bin/sh -c 'echo inside'
-check "podman's storage is its own overlay" test "$(in_it systemd-run -q --wait --pipe -M agent@ --user podman info -f '{{.Store.GraphDriverName}}')" = overlay
-timeout 60 "$client" "$run" watch 60 >"$run/watch" & watcher=$!
-t0=$(date +%s%N); stop; t1=$(date +%s%N); wait $watcher
-check "systemd halts when asked ($(((t1 - t0) / 1000000)) ms)" grep -q 'STATE stopped target=halt' "$run/watch"
-ip -n "$netns" link del "$host_if"
+# --- systemd of both releases
+systemd_suite() {
+        debian=$cache/$suite-root
+        if [ ! -d "$debian" ] && command -v mmdebstrap >/dev/null; then
+                mkdir -p "$cache"
+                mmdebstrap --mode=root --variant=minbase --include=systemd,systemd-sysv,dbus,libpam-systemd,dbus-user-session,bubblewrap,podman,crun,uidmap,slirp4netns,passt,iputils-ping,fuse-overlayfs,procps,libcap2-bin,netavark,iproute2 "$suite" "$debian.new" >"$cache/$suite.log" 2>&1 && mv "$debian.new" "$debian"
+        fi
+        if [ ! -d "$debian" ]; then
+                skip "no $suite root: mmdebstrap failed or is missing"
+                return
+        fi
+        if [ ! -e "$debian/etc/systemd/system/sys-kernel-debug.mount" ]; then
+                [ -d "$debian/home/agent" ] || chroot "$debian" useradd -m -u 1000 -s /bin/bash agent
+                echo agent:100000:65536 >"$debian/etc/subuid"; echo agent:100000:65536 >"$debian/etc/subgid"
+                mkdir -p "$debian/var/lib/systemd/linger"; touch "$debian/var/lib/systemd/linger/agent"
+                for u in systemd-udevd.service systemd-modules-load.service systemd-networkd-wait-online.service e2scrub_all.timer sys-kernel-debug.mount sys-kernel-tracing.mount apt-daily.timer apt-daily-upgrade.timer; do ln -sf /dev/null "$debian/etc/systemd/system/$u"; done
+                mkdir -p "$debian/etc/systemd/system/user@.service.d"; printf '[Service]\nDelegate=cpu cpuset io memory pids\n' >"$debian/etc/systemd/system/user@.service.d/delegate.conf"
+                : >"$debian/etc/machine-id"
+        fi
+        instance_new "deb-$suite"
+        veth; spec deb "$debian" "$net"
+        t0=$(date +%s%N); launch; running 30; t1=$(date +%s%N); init=$(init_pid)
+        [ -n "$init" ] || { bad "$suite: no start: $(tail -n 5 "$run/stderr" "$run/lxc.log")"; return; }
+        state=none
+        for ((i = 0; i < 300; i++)); do
+                state=$(in_it systemctl is-system-running 2>/dev/null); case $state in running | degraded) break ;; esac; sleep 0.1
+        done
+        t2=$(date +%s%N)
+        echo "$suite: init and helper after $(((t1 - t0) / 1000000)) ms, $state after $(((t2 - t0) / 1000000)) ms"
+        check "$suite: systemd is running" test "$state" = running || in_it systemctl --failed --no-legend
+        agent() { in_it setpriv --reuid 1000 --regid 1000 --init-groups env -i HOME=/home/agent PATH=/usr/bin:/bin:/usr/sbin:/sbin XDG_RUNTIME_DIR=/run/user/1000 DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus "$@"; }
+        in_it sh -c 'cp /usr/bin/ping /usr/local/bin/ping && setcap cap_net_raw+ep /usr/local/bin/ping'
+        check "$suite: file capabilities: ping as uid 1000" agent /usr/local/bin/ping -c 1 -W 2 169.254.0.1
+        check "$suite: setuid: su exists and newuidmap maps" agent podman unshare sh -c 'test $(wc -l </proc/self/uid_map) = 2'
+        check "$suite: bwrap as uid 1000" agent bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev true
+        for _ in $(seq 50); do in_it test -S /run/user/1000/bus && break; sleep 0.1; done
+        rm -rf "$top/ctr"; mkdir -p "$top/ctr/bin"; cp "$(command -v busybox)" "$top/ctr/bin/sh"
+        tar -C "$top/ctr" -c . | agent sh -c 'cat >/home/agent/ctr.tar; podman import -q /home/agent/ctr.tar local/bb' >"$top/import" 2>&1
+        # Without v2 controllers on the host there is none inside, and crun insists on its default pids limit.
+        pids=; in_it grep -q pids /sys/fs/cgroup/cgroup.controllers || pids=--pids-limit=0
+        # From a shell in the payload's root group podman cannot move to systemd's user session; through a session it can.
+        check "$suite: rootless podman as uid 1000" in_it systemd-run -q --wait --pipe -M agent@ --user podman run --rm --network none $pids local/bb /bin/sh -c 'echo inside'
+        check "$suite: podman's storage is its own overlay" test "$(in_it systemd-run -q --wait --pipe -M agent@ --user podman info -f '{{.Store.GraphDriverName}}')" = overlay
+        timeout 60 "$client" "$run" watch 60 >"$run/watch" & watcher=$!
+        t0=$(date +%s%N); stop; t1=$(date +%s%N); wait $watcher
+        check "$suite: systemd halts when asked ($(((t1 - t0) / 1000000)) ms)" grep -q 'STATE stopped target=halt' "$run/watch"
+        ip -n "$netns" link del "$host_if"
 
-spec deb "$debian"; launch; running 30; init=$(init_pid)
-for ((i = 0; i < 100; i++)); do in_it systemctl is-system-running 2>/dev/null | grep -q -e running -e degraded && break; sleep 0.1; done
-timeout 60 "$client" "$run" watch 60 >"$run/watch" & watcher=$!
-in_it systemctl reboot; wait $watcher; gone
-check "reboot of systemd is reported, not done" grep -q 'STATE stopped target=reboot' "$run/watch"
+        spec deb "$debian"; launch; running 30; init=$(init_pid)
+        for ((i = 0; i < 100; i++)); do in_it systemctl is-system-running 2>/dev/null | grep -q -e running -e degraded && break; sleep 0.1; done
+        timeout 60 "$client" "$run" watch 60 >"$run/watch" & watcher=$!
+        in_it systemctl reboot; wait $watcher; gone
+        check "$suite: reboot of systemd is reported, not done" grep -q 'STATE stopped target=reboot' "$run/watch"
 
-# --- lost halt: start; stop at once
-rounds=20; [ -n "$quick" ] && rounds=3; slow=0
-for ((i = 0; i < rounds; i++)); do
-        spec deb "$debian"; launch; t0=$(date +%s%N)
-        stop || { bad "lost halt: round $i hangs"; kill -9 "$supervisor"; break; }
-        [ $((($(date +%s%N) - t0) / 1000000000)) -lt 20 ] || slow=$((slow + 1))
-        cgroups_sweep
-done
-check "start; stop at once, $i times with systemd, each below 20 s" test "$slow" = 0
+        # --- lost halt: start; stop at once
+        rounds=20; [ -n "$quick" ] && rounds=3; slow=0
+        for ((i = 0; i < rounds; i++)); do
+                spec deb "$debian"; launch; t0=$(date +%s%N)
+                stop || { bad "lost halt: round $i hangs"; kill -9 "$supervisor"; break; }
+                [ $((($(date +%s%N) - t0) / 1000000000)) -lt 20 ] || slow=$((slow + 1))
+                cgroups_sweep
+        done
+        check "$suite: start; stop at once, $i times with systemd, each below 20 s" test "$slow" = 0
+}
+for suite in bookworm trixie; do systemd_suite; done
 check "no process left at the end" test -z "$(cgroup_procs)"
 finish
