@@ -23,11 +23,15 @@ int confdir_read(ConfDir *dir, const char *path, char **ret, Error *err); // ERR
 int confdir_write(ConfDir *dir, const char *path, const char *text, Error *err);
 int confdir_remove(ConfDir *dir, const char *path, Error *err);
 
-// Commits everything that differs. "Nothing to commit" is success. Author "NAME <uid@host>". Message: one line (valid text).
+// Commits everything that differs. "Nothing to commit" is success. ERR_BUSY while another commit runs: try again when its pidfd says
+// so. The child is the caller's to wait for; its status goes to confdir_commit_result(). What git says goes to standard error.
+// Author "NAME <uid@host>". Message: one line (valid text).
 int confdir_commit(ConfDir *dir, const char *author, const char *message, pid_t *ret_pid, int *ret_pidfd, Error *err);
 int confdir_commit_result(int wait_status, Error *err);
 // Synchronous readers, run in a forked job by the caller (they may take tens of milliseconds).
 int confdir_log(ConfDir *dir, unsigned max, char **ret_text, Error *err); // "REV DATE AUTHOR SUBJECT" lines, newest first
-int confdir_diff(ConfDir *dir, const char *rev, char **ret_text, Error *err); // rev NULL: uncommitted changes
-// Puts the files of `rev` in place (work tree only, no commit). Revisions are 4..40 hex digits, "HEAD" or "HEAD~N".
+// What the commit `rev` changed; rev NULL: what the next commit would, new files included.
+int confdir_diff(ConfDir *dir, const char *rev, char **ret_text, Error *err);
+// Puts the files of `rev` in place, each whole, and removes those that it did not have (work tree only, no commit). What was not
+// committed is overwritten: commit first. Revisions are 4..40 hex digits, "HEAD" or "HEAD~N"; ERR_NOT_FOUND if there is none.
 int confdir_checkout(ConfDir *dir, const char *rev, Error *err);
