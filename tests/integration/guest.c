@@ -133,6 +133,9 @@ static void instance_mounts(void) {
         mount_or_die("tmpfs", "/mnt", "tmpfs", 0);
         put_or_die("/mnt/passwd", "root:x:0:0:root:/root:/bin/sh\nbroken\nagent:x:1000:1000::/mnt/home:/bin/sh\nlost:x:1001:1001::/nowhere:/bin/sh\n");
         put_or_die("/mnt/group", "root:x:0:\nagent:x:1000:\nextra:x:2000:other,agent\nno:x:2001:agen\n");
+        // For PAM's account check: without a line here su refuses.
+        put_or_die("/mnt/shadow", "root:*:19000:0:99999:7:::\nagent:*:19000:0:99999:7:::\n");
+        mount_or_die("/mnt/shadow", "/etc/shadow", NULL, MS_BIND);
         mount_or_die("/mnt/passwd", "/etc/passwd", NULL, MS_BIND);
         mount_or_die("/mnt/group", "/etc/group", NULL, MS_BIND);
         if (mkdir("/mnt/home", 0755) < 0 || chown("/mnt/home", 1000, 1000) < 0 || mkdir("/mnt/race", 0777) < 0 ||
@@ -676,6 +679,8 @@ static void test_reconnect(int fd) {
         if (command)
                 command_detach(command);
         loop_for(300 * USEC_PER_MSEC);
+        for (int i = 0; i < 50 && guest_channel_ignored(channel) < 3; i++)
+                loop_for(100 * USEC_PER_MSEC);
         CHECK(guest_channel_ignored(channel) == 3); // LIVE and EXITED of the fourth, EXITED of the third
         for (size_t i = 0; i < ELEMENTS(scripts); i++) {
                 free(lines[i]);
