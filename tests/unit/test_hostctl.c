@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -552,6 +553,42 @@ static void test_pty(void **state) {
         assert_string_equal(o.out, "tty\r\n");
 }
 
+// The operator's own terminal: raw while the command runs, its size and keys passed on, and given back at the end and on a signal.
+static int terminal_session(const char *text, const char *keys, int signal_number, bool *ret_restored) {
+        int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), slave;
+        struct winsize size = {.ws_row = 33, .ws_col = 77};
+        struct termios before, after;
+        char path[256], *argv[] = {"hostctl", "exec", "one", "sh", path, NULL};
+
+        assert_true(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+        slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+        assert_true(slave >= 0 && ioctl(slave, TIOCSWINSZ, &size) == 0 && tcgetattr(slave, &before) == 0);
+        script("s8", text);
+        snprintf(path, sizeof(path), "%s/s8", dir);
+        unlinkat(AT_FDCWD, strcat(strcpy((char[160]) {0}, dir), "/up"), 0);
+        pid_t pid = spawn(argv, slave, slave, slave);
+        wait_for("up", "33 77");
+        if (keys)
+                assert_int_equal(io_write_all(master, keys, strlen(keys)), 0);
+        if (signal_number)
+                kill(pid, signal_number);
+        int status = wait_status(pid);
+        assert_int_equal(tcgetattr(slave, &after), 0);
+        *ret_restored = before.c_lflag == after.c_lflag && before.c_iflag == after.c_iflag && before.c_oflag == after.c_oflag;
+        close(slave);
+        close(master);
+        return status;
+}
+
+static void test_terminal(void **state) {
+        bool restored;
+
+        assert_int_equal(terminal_session("cd $(dirname $0); trap 'exit 44' INT; stty size >up; while :; do sleep 0.1; done", "\003", 0, &restored), 44);
+        assert_true(restored);
+        assert_int_equal(terminal_session("cd $(dirname $0); stty size >up; sleep 20", NULL, SIGTERM, &restored), 128 + SIGTERM);
+        assert_true(restored);
+}
+
 static void test_reader_goes_away(void **state) {
         usec_t start = clock_monotonic();
         int p[2];
@@ -700,7 +737,7 @@ int main(void) {
                 cmocka_unit_test(test_many_and_all), cmocka_unit_test(test_exit_codes),
                 cmocka_unit_test(test_streams),     cmocka_unit_test(test_background_child),
                 cmocka_unit_test(test_many_bytes),  cmocka_unit_test(test_many_bytes_by_pty), cmocka_unit_test(test_pty),
-                cmocka_unit_test(test_reader_goes_away), cmocka_unit_test(test_signals_are_forwarded),
+                cmocka_unit_test(test_terminal), cmocka_unit_test(test_reader_goes_away), cmocka_unit_test(test_signals_are_forwarded),
                 cmocka_unit_test(test_killed_client_kills_command), cmocka_unit_test(test_restart_of_hostd),
                 cmocka_unit_test(test_exit_status_is_the_answer), cmocka_unit_test(test_files),
                 cmocka_unit_test(test_events_console_network), cmocka_unit_test(test_stdio),
