@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Cgroup: one instance's control groups on whatever this machine offers.
 //
-// Layout below a prefix P (relative to each hierarchy's mount): P/{monitor, box/{payload, guest, commands/ID}}. Under systemd P is
+// Layout below a prefix P (relative to each hierarchy's mount): P/{run (the supervisor), monitor (liblxc's own), box/{payload, guest, commands/ID}}. Under systemd P is
 // "hostd.slice/hostd-instance@NAME.service" and hostd also empties the unit's own group into P/run; elsewhere P is
 // "hostd/iNNNN-gG" with a start generation, because liblxc leaves parents behind on v1. Limits live on `box` (never on P, which
 // systemd rewrites). pids are split so that the helper and commands work in a bombed instance, see cgroup_split_pids().

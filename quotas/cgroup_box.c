@@ -187,7 +187,7 @@ int cgroup_box_remove(CgroupBox *box, Error *err) {
 }
 
 int cgroup_box_attach(CgroupBox *box, CgroupPart part, pid_t pid, Error *err) {
-        static const char *const groups[_CGROUP_PART_MAX] = {"box/payload", "box/guest", "box/payload/login", "monitor"};
+        static const char *const groups[_CGROUP_PART_MAX] = {"box/payload", "box/guest", "box/payload/login", "run"};
         char path[CGROUP_PATH_MAX], text[16];
         int r = 0;
 

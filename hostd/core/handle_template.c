@@ -59,6 +59,9 @@ static int building_exited(sd_event_source *source, int fd, uint32_t events, voi
         while (template_build_read(building->job) > 0)
                 building_tell(building);
         (void) waitpid(building->job->pid, &status, 0);
+        // Before the job closes what they watch: a closed descriptor cannot be taken out of epoll any more.
+        building->output = sd_event_source_disable_unref(building->output);
+        building->exit = sd_event_source_disable_unref(building->exit);
         r = template_build_finish(building->job, status, digest, &err);
         if (r == 1)
                 r = building_watch(building, &err);
@@ -78,8 +81,6 @@ static int building_watch(Building *building, Error *err) {
         sd_event *event = building->request->manager->event;
         int r;
 
-        building->output = sd_event_source_disable_unref(building->output);
-        building->exit = sd_event_source_disable_unref(building->exit);
         r = building->job->out_fd >= 0 ? sd_event_add_io(event, &building->output, building->job->out_fd, EPOLLIN, building_output, building) : 0;
         if (r >= 0)
                 r = sd_event_add_io(event, &building->exit, building->job->pidfd, EPOLLIN, building_exited, building);

@@ -44,6 +44,10 @@ static void instance_runs(Instance *instance) {
         instance->deadline = sd_event_source_disable_unref(instance->deadline);
         instance_set_state(instance, INSTANCE_RUNNING);
         if (first) {
+                // liblxc has made the payload's group by now: its share of the limits can be written.
+                if (instance_apply_limits(instance, true, &err) < 0)
+                        manager_warn(m, "limits", instance->record.name, "%s", error_message(&err, -EIO));
+                error_done(&err);
                 instance->record.started = clock_realtime();
                 if (store_instance_update(m->store, &instance->record, &err) < 0)
                         manager_warn(m, "store", instance->record.name, "%s", error_message(&err, -EIO));

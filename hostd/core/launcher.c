@@ -16,13 +16,18 @@ typedef struct Launcher {
 
 static int fork_start(Instance *instance, const char *run_dir, pid_t *ret_pid, Error *err) {
         const char *argv[] = {HOSTD_LIBEXECDIR "/hostd-instance", run_dir, NULL};
-        const char *override = getenv("HOSTD_INSTANCE_PROGRAM"); // tests run it from the build tree
+        const char *override = getenv("HOSTD_INSTANCE_PROGRAM"), *guest = getenv("HOSTD_GUEST"); // tests run from the build tree
+        _cleanup_free_ char *guest_env = NULL;
         ProcessSpec spec = PROCESS_SPEC_NULL;
         int r;
 
         if (override)
                 argv[0] = override;
+        if (guest && asprintf(&guest_env, "HOSTD_GUEST=%s", guest) < 0)
+                guest_env = NULL;
+        char *const env[] = {(char *) "PATH=/usr/sbin:/usr/bin:/sbin:/bin", (char *) "LANG=C.UTF-8", guest_env, NULL};
         spec.argv = (char *const *) argv;
+        spec.env = env;
         spec.new_session = true; // a terminal's Ctrl-C is for hostd alone
         r = process_spawn(&spec, ret_pid, NULL, err);
         if (r < 0)
