@@ -3,6 +3,7 @@
 #include "core/doctor.h"
 
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/io.h"
@@ -99,9 +100,12 @@ static void probe_network(Manager *m, Finding *f) {
 
         if (r < 0)
                 FOUND(f, PROTECTION_MISSING, "see the journal of hostd", "%s", error_message(&err, r));
-        else if (problems)
-                FOUND(f, PROTECTION_DEGRADED, "", "%s", problems[0]);
-        else
+        for (char **p = problems; r >= 0 && p && *p; p++)
+                if (strncmp(*p, "enforced", strlen("enforced")) != 0) {
+                        FOUND(f, strncmp(*p, "missing", strlen("missing")) == 0 ? PROTECTION_MISSING : PROTECTION_DEGRADED, "see docs/network.md", "%s", *p);
+                        return;
+                }
+        if (r >= 0)
                 FOUND(f, PROTECTION_ENFORCED, "", "the table is present; forwarding is closed without it");
 }
 
@@ -128,6 +132,27 @@ static void probe_config(Manager *m, Finding *f) {
                 FOUND(f, PROTECTION_ENFORCED, "", "the files in %s are in force", m->paths.etc);
 }
 
+uint64_t doctor_open_files(uint64_t wanted) {
+        struct rlimit now, raised = {.rlim_cur = 1024, .rlim_max = wanted};
+        bool may_raise;
+
+        if (wanted == UINT64_MAX || getrlimit(RLIMIT_NOFILE, &now) < 0 || now.rlim_max >= wanted)
+                return wanted;
+        raised.rlim_cur = MIN2(now.rlim_cur, raised.rlim_max);
+        may_raise = setrlimit(RLIMIT_NOFILE, &raised) == 0; // harmless: only the ceiling of hostd itself
+        return may_raise ? wanted : now.rlim_max;
+}
+
+static void probe_open_files(Manager *m, Finding *f) {
+        uint64_t wanted = 65536, given = doctor_open_files(wanted);
+
+        if (given < wanted)
+                FOUND(f, PROTECTION_DEGRADED, "start hostd with a hard limit of at least 65536 open files", "instances get %llu open files at most: hostd may not raise its limit",
+                      (unsigned long long) given);
+        else
+                FOUND(f, PROTECTION_ENFORCED, "", "the limit of open files is set for init and inherited");
+}
+
 static void probe_audit(Manager *m, Finding *f) {
         FOUND(f, PROTECTION_ENFORCED, "", "each change is on disk before its answer; check with: hostctl audit verify");
 }
@@ -137,6 +162,7 @@ static const Protection protections[] = {
         {"cgroups", false, probe_kill},          {"disk", true, probe_disk},         {"inodes", false, probe_inodes},
         {"apparmor", true, probe_apparmor},      {"seccomp", true, probe_seccomp},   {"network", true, probe_network},
         {"configuration", false, probe_config},  {"audit", true, probe_audit},
+        {"open-files", false, probe_open_files},
 };
 
 int doctor_allowed(Manager *m, const InstanceConfig *config, char ***ret, Error *err) {

@@ -15,3 +15,5 @@ int doctor_check_start(Manager *manager, const InstanceConfig *config, Error *er
 int doctor_allowed(Manager *manager, const InstanceConfig *config, char ***ret, Error *err);
 // Name of the loaded AppArmor profile for instances, NULL where the kernel has none or it is not loaded.
 const char *doctor_apparmor_profile(Manager *manager);
+// What RLIMIT_NOFILE really becomes: where hostd may not raise its own hard limit (no CAP_SYS_RESOURCE), that is the most.
+uint64_t doctor_open_files(uint64_t wanted);

@@ -102,7 +102,7 @@ static int spec_fill(Instance *instance, const char *run_dir, const char *templa
         spec->template_dir = strdup(template_dir);
         spec->cgroup_prefix = instance_cgroup_prefix(instance);
         spec->apparmor_profile = profile ? strdup(profile) : NULL;
-        spec->open_files = instance->config->limits.value[LIMIT_OPEN_FILES];
+        spec->open_files = doctor_open_files(instance->config->limits.value[LIMIT_OPEN_FILES]);
         spec->read_only = instance->config->read_only;
         spec->unified_cgroup = cgroup_host_is_unified(m->cgroup);
         if (asprintf(&spec->root_dir, "%s/instances/%s", m->paths.state, instance->record.name) < 0)

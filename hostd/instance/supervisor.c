@@ -12,6 +12,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -54,6 +55,18 @@ static void supervisor_failed(Supervisor *s, const char *text) {
         log_event(LOG_ERR, LOG_ID_INSTANCE_FAILED, s->spec.name, "%s", text);
 }
 
+// init and hostd-guest get their limit from inside the user namespace, where nobody may go above the hard limit they inherit.
+static int raise_open_files(const InstanceSpec *spec, Error *err) {
+        struct rlimit now;
+
+        if (spec->open_files == UINT64_MAX || getrlimit(RLIMIT_NOFILE, &now) < 0 || now.rlim_max >= spec->open_files)
+                return 0;
+        struct rlimit wanted = {now.rlim_cur, spec->open_files};
+        if (setrlimit(RLIMIT_NOFILE, &wanted) < 0)
+                return error_set_errno(err, errno, "open_files: this host allows only %llu open files", (unsigned long long) now.rlim_max);
+        return 0;
+}
+
 // The run directory is named by hostd, and all else hangs on it: it must be root's alone.
 static int open_run_dir(Supervisor *s, const char *run_dir, Error *err) {
         struct stat given, named;
@@ -75,7 +88,7 @@ static int open_run_dir(Supervisor *s, const char *run_dir, Error *err) {
         if (s->spec.apparmor_profile && access("/sys/kernel/security/apparmor", F_OK) < 0)
                 return error_set(err, ERR_DEGRADED, "AppArmor profile %s is asked for, but this kernel has no AppArmor",
                                  s->spec.apparmor_profile);
-        return 0;
+        return raise_open_files(&s->spec, err);
 }
 
 static int setup_signals(Supervisor *s, Error *err) {
