@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Drives the template registry for templates.sh, as hostd does, but blocking:
-//   template_driver STATE RUN build PROGRAM UID GID RECIPE [SUITE] | import PROGRAM UID GID NAME < TAR
+//   template_driver STATE RUN build PROGRAM UID GID RECIPE [SUITE] | build2 … (both suites at once) | import PROGRAM UID GID NAME < TAR
 //   template_driver STATE RUN list | show T | mount T | unmount T | delete T | prune | verify DIGEST
 #include <poll.h>
 #include <string.h>
@@ -10,34 +10,51 @@
 #include "base/strv.h"
 #include "core/template.h"
 
-static int drive_job(TemplateRegistry *r, const TemplateBuildSpec *spec, Error *err) {
-        _cleanup_(template_job_freep) TemplateJob *job = NULL;
+// Waits for whatever a job waits for. 0 when it is done.
+static int drive_turn(TemplateJob *job, Error *err) {
+        struct pollfd p[] = {{.fd = job->pidfd, .events = POLLIN}, {.fd = job->out_fd, .events = POLLIN}};
         char digest[DIGEST_TEXT_MAX];
-        int k = template_build_start(r, spec, &job, err), status;
+        int k, status;
 
-        for (bool more = k >= 0; more;) {
-                struct pollfd p[] = {{.fd = job->pidfd, .events = POLLIN}, {.fd = job->out_fd, .events = POLLIN}};
-                if (poll(p, 2, -1) < 0)
-                        continue;
-                if (template_build_read(job) > 0)
-                        printf("%u %s\n", job->percent, job->text);
-                (void) fflush(stdout);
-                if (!p[0].revents)
-                        continue;
-                if (waitpid(job->pid, &status, 0) < 0)
-                        return error_set_errno(err, errno, "waitpid");
-                k = template_build_finish(job, status, digest, err);
-                more = k > 0;
-        }
+        if (poll(p, 2, 100) < 0)
+                return 1;
+        if (template_build_read(job) > 0)
+                printf("%s %u %s\n", job->id, job->percent, job->text);
+        (void) fflush(stdout);
+        if (!p[0].revents)
+                return 1;
+        if (waitpid(job->pid, &status, 0) < 0)
+                return error_set_errno(err, errno, "waitpid");
+        k = template_build_finish(job, status, digest, err);
         if (k == 0)
                 printf("digest %s\n", digest);
         return k;
 }
 
+static int drive_jobs(TemplateRegistry *r, const TemplateBuildSpec *specs, size_t n, Error *err) {
+        TemplateJob *jobs[2] = {NULL, NULL};
+        bool more[2] = {false, false};
+        int k = 0;
+
+        for (size_t i = 0; i < n && k >= 0; i++) {
+                k = template_build_start(r, &specs[i], &jobs[i], err);
+                more[i] = k >= 0;
+        }
+        while (k >= 0 && (more[0] || more[1]))
+                for (size_t i = 0; i < n && k >= 0; i++)
+                        if (more[i]) {
+                                k = drive_turn(jobs[i], err);
+                                more[i] = k > 0;
+                        }
+        for (size_t i = 0; i < n; i++)
+                jobs[i] = template_job_free(jobs[i]);
+        return k;
+}
+
 static int drive_build(TemplateRegistry *r, char **argv, int argc, Error *err) {
-        bool build = strcmp(argv[0], "build") == 0;
+        bool build = strcmp(argv[0], "import") != 0, both = strcmp(argv[0], "build2") == 0;
         _cleanup_free_ char *text = NULL;
-        TemplateBuildSpec spec = {.input_fd = STDIN_FILENO};
+        TemplateBuildSpec spec = {.input_fd = STDIN_FILENO}, specs[2];
 
         if (argc < 5)
                 return error_set(err, ERR_INVALID, "arguments are missing");
@@ -50,7 +67,10 @@ static int drive_build(TemplateRegistry *r, char **argv, int argc, Error *err) {
         else if (io_read_file(AT_FDCWD, argv[4], 1 << 18, &text, NULL) < 0)
                 return error_set(err, ERR_NOT_FOUND, "cannot read %s", argv[4]);
         spec.recipe_text = text;
-        return drive_job(r, &spec, err);
+        specs[0] = specs[1] = spec;
+        if (both)
+                specs[0].suite = NULL;
+        return drive_jobs(r, specs, both ? 2 : 1, err);
 }
 
 static int drive_json(json_t *json) {
@@ -85,7 +105,7 @@ static int drive(TemplateRegistry *r, char **argv, int argc, Error *err) {
         _cleanup_strv_ char **deleted = NULL;
         int k;
 
-        if (strcmp(argv[0], "build") == 0 || strcmp(argv[0], "import") == 0)
+        if (strcmp(argv[0], "build") == 0 || strcmp(argv[0], "build2") == 0 || strcmp(argv[0], "import") == 0)
                 return drive_build(r, argv, argc, err);
         if (strcmp(argv[0], "list") == 0)
                 return drive_json(template_list_json(r));

@@ -1,0 +1,246 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Templates for real: builds `debian` without privileges, mounts it, imports trees, refuses hostile archives, and is killed
+# in the middle. Run as root from the build directory; TOP is the source tree.
+set -u
+top=${TOP:-$(cd "$(dirname "$0")/../.." && pwd)}
+build=${BUILD:-$PWD}
+driver=$build/tests/integration/template_driver
+user=hostd-tmpl-test
+passed=0 failed=0 skipped=0
+ok() { echo "ok: $1"; passed=$((passed + 1)); }
+bad() { echo "FAILED: $1"; failed=$((failed + 1)); }
+skip() { echo "SKIP: $1"; skipped=$((skipped + 1)); }
+# check TEXT COMMAND…: the command succeeds.
+check() { local text=$1; shift; if "$@" >/dev/null 2>&1; then ok "$text"; else bad "$text"; fi; }
+refute() { local text=$1; shift; if "$@" >/dev/null 2>&1; then bad "$text"; else ok "$text"; fi; }
+finish() { echo "$passed passed, $failed failed, $skipped skipped"; [ "$failed" = 0 ]; exit $?; }
+
+[ "$(id -u)" = 0 ] || { skip "needs root"; finish; }
+for p in mmdebstrap mkfs.erofs newuidmap busybox python3; do
+        command -v "$p" >/dev/null || { skip "$p is not installed"; finish; }
+done
+[ -e /dev/loop-control ] || { skip "this machine has no loop devices"; finish; }
+
+work=$(mktemp -d /var/tmp/hostd-templates-XXXXXX)
+mkdir -m 700 "$work/state" "$work/run"
+cp "$build/hostd-build" "$work/hostd-build"
+chmod 711 "$work"
+cleanup() {
+        for m in "$work"/run/templates/*; do mountpoint -q "$m" && umount "$m"; done
+        rm -rf "$work"
+        userdel "$user" 2>/dev/null
+        sed -i "/^$user:/d" /etc/subuid /etc/subgid
+}
+trap cleanup EXIT
+
+# A range that no line of either file touches.
+free_range() {
+        cat /etc/subuid /etc/subgid 2>/dev/null | awk -F: '{e = $2 + $3; if (e > m) m = e}
+                END {s = 2100000000; if (m > s) s = m; print s}'
+}
+useradd -r -M -s /usr/sbin/nologin -d /nonexistent "$user" || { skip "cannot make a test user"; finish; }
+sed -i "/^$user:/d" /etc/subuid /etc/subgid
+start=$(free_range)
+echo "$user:$start:65536" | tee -a /etc/subuid >>/etc/subgid
+uid=$(id -u "$user") gid=$(id -g "$user")
+
+drive() { "$driver" "$work/state" "$work/run" "$@"; }
+import() { drive import "$work/hostd-build" "$uid" "$gid" "$@" 2>>"$work/log"; }
+build_recipe() { drive build "$work/hostd-build" "$uid" "$gid" "$@" 2>>"$work/log"; }
+# Processes of the user or its subids; a zombie is dead, however slow this machine's init is to collect it.
+alive() { ps -eo uid=,pid=,stat=,args= | awk -v u="$uid" -v s="$start" '$3 !~ /^Z/ && ($1 == u || ($1 >= s && $1 < s + 65536))'; }
+# Nothing may be left of jobs: no scratch, no process of the user or its subids, no mount of theirs.
+left() {
+        ls -A "$work/state/build" 2>/dev/null
+        ls "$work/state/templates" 2>/dev/null | grep -v -E '^[0-9a-f]{64}\.(erofs|json)$'
+        alive
+        grep -F "$work/state" /proc/self/mounts
+}
+clean() {
+        local i
+        for i in 1 2 3 4 5 6 7 8 9 10; do [ -z "$(left)" ] && { ok "$1"; return; }; sleep 0.1; done
+        bad "$1"; left | head -5
+}
+
+# --- import ---------------------------------------------------------------------------------------------------------
+mkdir -p "$work/box/"{bin,sbin,etc,dev,proc,sys,usr,var/log,etc/ssh}
+cp "$(command -v busybox)" "$work/box/bin/busybox"
+ln -s ../bin/busybox "$work/box/sbin/init"
+ln -s busybox "$work/box/bin/sh"
+echo 0123456789abcdef0123456789abcdef >"$work/box/etc/machine-id"
+echo secret >"$work/box/etc/ssh/ssh_host_rsa_key"
+echo line >"$work/box/var/log/x.log"
+chmod 4755 "$work/box/bin/busybox"
+tar -C "$work/box" -c . >"$work/box.tar"
+gzip -k "$work/box.tar"; xz -k "$work/box.tar"
+out=$(import box <"$work/box.tar"); digest=$(sed -n 's/^digest //p' <<<"$out")
+[[ $digest =~ ^[0-9a-f]{64}$ ]] && ok "a tarball becomes a template" || bad "a tarball becomes a template: $out"
+check "the digest is of the image" test "$(sha256sum <"$work/state/templates/$digest.erofs" | cut -c1-64)" = "$digest"
+for z in gz xz; do
+        out=$(import box <"$work/box.tar.$z")
+        [ "$(sed -n 's/^digest //p' <<<"$out")" = "$digest" ] && ok "the same tree in tar.$z is the same image" || bad "tar.$z: $out"
+done
+if command -v zstd >/dev/null; then
+        zstd -q "$work/box.tar"
+        out=$(import box <"$work/box.tar.zst")
+        [ "$(sed -n 's/^digest //p' <<<"$out")" = "$digest" ] && ok "the same tree in tar.zst is the same image" || bad "tar.zst: $out"
+else
+        skip "zstd is not installed"
+fi
+out=$(import other <"$work/box.tar")
+grep -q "already here as the template box" <<<"$out" && ok "one image has one name" || bad "one image has one name: $out"
+out=$(import boxdir <"$work/box")
+grep -q '^digest ' <<<"$out" && ok "a directory becomes a template" || { grep -q "already here" <<<"$out" && ok "a directory becomes the same image"; } || bad "a directory: $out"
+path=$(drive mount box)
+check "the image is mounted" mountpoint -q "$path"
+check "mounted read-only and nodev, set-uid kept" grep -q "$path erofs ro,nodev,relatime" /proc/self/mounts
+check "a second hostd finds it mounted" test "$(drive mount box)" = "$path"
+check "one mount, not two" test "$(grep -c "$path " /proc/self/mounts)" = 1
+check "ids are 0-based and set-uid stays" test "$(stat -c %u:%a "$path/bin/busybox")" = 0:4755
+check "the machine id is empty" test ! -s "$path/etc/machine-id"
+refute "no SSH host keys" test -e "$path/etc/ssh/ssh_host_rsa_key"
+check "no logs" test -z "$(find "$path/var/log" -type f)"
+check "the resolver is the border's" grep -qx "nameserver 169.254.0.1" "$path/etc/resolv.conf"
+check "verify recomputes" drive verify "$digest"
+check "it unmounts" drive unmount box
+refute "and is gone" mountpoint -q "$path"
+clean "imports leave nothing"
+
+# --- hostile archives -----------------------------------------------------------------------------------------------
+hostile() { # NAME EXPECTED: the archive is on stdin
+        local out
+        out=$(import "bad-$1")
+        if grep -q "^error" <<<"$out" && grep -q -- "$2" <<<"$out"; then ok "refused: $1"; else bad "refused: $1: $out"; fi
+}
+mk() { python3 - "$1" <<'P'
+import io, sys, tarfile
+t = tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT)
+def add(name, type=tarfile.REGTYPE, link="", data=b"", uid=0):
+    i = tarfile.TarInfo(name); i.type = type; i.linkname = link; i.size = len(data); i.mode = 0o755; i.uid = i.gid = uid
+    t.addfile(i, io.BytesIO(data))
+S, D, H = tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.LNKTYPE
+def base(): add("sbin/init", data=b"x")
+cases = {
+    "absolute": lambda: add("/etc/cron.d/x", data=b"x"),
+    "dotdot": lambda: add("a/../../x", data=b"x"),
+    "symlink-out": lambda: add("a", S, "../../etc"),
+    "through-symlink": lambda: (add("a", S, "/tmp"), add("a/evil", data=b"x")),
+    "hardlink-out": lambda: add("a", H, "../../etc/passwd"),
+    "device": lambda: add("dev/sda", tarfile.BLKTYPE),
+    "fifo": lambda: add("f", tarfile.FIFOTYPE),
+    "rootfs-link": lambda: (add("rootfs", S, "/"), add("metadata.yaml", data=b"x")),
+    "dev-link": lambda: (base(), add("dev", S, "/")),
+    "proc-link": lambda: (base(), add("proc", S, "tmp")),
+    "sys-file": lambda: (base(), add("sys", data=b"x")),
+    "etc-link": lambda: (base(), add("etc", S, "/etc")),
+    "no-init": lambda: add("etc", D),
+    "twice": lambda: (add("a", S, "b"), add("a", data=b"x")),
+    "big-id": lambda: add("a", uid=100000),
+}
+cases[sys.argv[1]]()
+t.close()
+P
+}
+while read -r name expected; do
+        mk "$name" >"$work/bad.tar"
+        hostile "$name" "$expected" <"$work/bad.tar"
+done <<'L'
+absolute absolute path
+dotdot in its path
+symlink-out leads out of the root
+through-symlink behind a link
+hardlink-out leads out of the root
+device device node
+fifo fifo
+rootfs-link rootfs is no directory
+dev-link /dev is no directory but a link
+proc-link /proc is no directory but a link
+sys-file /sys is no directory
+etc-link /etc is no directory but a link
+no-init no executable /sbin/init
+twice comes twice
+big-id beyond 65535
+L
+python3 -c 'import sys,tarfile,io,gzip
+o=gzip.GzipFile(fileobj=sys.stdout.buffer,mode="wb",compresslevel=9); t=tarfile.open(fileobj=o,mode="w|")
+class Z(io.RawIOBase):
+    def read(self,n=-1): return bytes(n)
+i=tarfile.TarInfo("big"); i.size=300<<20; t.addfile(i,Z()); t.close(); o.close()' >"$work/bomb.tar.gz"
+hostile bomb "bomb" <"$work/bomb.tar.gz"
+head -c 100000 /dev/urandom | hostile noise "no tar archive"
+head -c 20000 "$work/box.tar.gz" | hostile cut "damaged"
+hostile empty "." </dev/null
+refute "nothing of them is a template" grep -q bad- <<<"$(drive list)"
+clean "refused archives leave nothing"
+import "Bad Name" <"$work/box.tar" | grep -q "name" && ok "a bad name is refused" || bad "a bad name is refused"
+printf 'name = "x";\nsuite = "sid";\n' >"$work/bad.conf"
+build_recipe "$work/bad.conf" | grep -q "suite must be" && ok "a bad recipe is refused" || bad "a bad recipe is refused"
+
+# --- a lying builder: what hostd adopts must be what the manifest says --------------------------------------------
+cat >"$work/liar" <<'L'
+#!/bin/sh
+cd /proc/self/fd/3 || exit 1
+echo bytes >image.erofs
+printf '{"built":"2026-11-29T23:05:47.709955Z","digest":"%064d","name":"liar","packages":{},"size":6,"version":1}' 7 >manifest.json
+L
+printf '#!/bin/sh\nln -s /etc/shadow /proc/self/fd/3/image.erofs\nprintf "%%s" "{\\"built\\":\\"2026-11-29T23:05:47.709955Z\\",\\"digest\\":\\"%064d\\",\\"name\\":\\"liar\\",\\"packages\\":{},\\"size\\":6,\\"version\\":1}" >/proc/self/fd/3/manifest.json\n' 7 >"$work/linker"
+chmod 755 "$work/liar" "$work/linker"
+drive import "$work/liar" "$uid" "$gid" liar </dev/null | grep -q "not the one its manifest describes" && ok "a wrong digest is not adopted" || bad "a wrong digest is not adopted"
+drive import "$work/linker" "$uid" "$gid" liar </dev/null | grep -q "^error" && ok "a link is not adopted" || bad "a link is not adopted"
+drive import /bin/false "$uid" "$gid" liar </dev/null | grep -q "died without saying why" && ok "a builder that dies is reported" || bad "a builder that dies"
+clean "liars leave nothing"
+
+# --- killed in the middle ---------------------------------------------------------------------------------------------
+{ cat "$work/box.tar" | head -c 65536; sleep 30; } | drive import "$work/hostd-build" "$uid" "$gid" slow >/dev/null 2>&1 &
+sleep 1
+inside=$(pgrep -u "$uid" -f 'hostd-build import' | head -1)
+check "a job is running" test -n "$inside"
+kill -9 "$(pgrep -f "template_driver $work/state .* slow" | head -1)" 2>/dev/null
+for i in 1 2 3 4 5 6 7 8 9 10; do [ -z "$(alive)" ] && break; sleep 0.1; done
+check "death of hostd ends every process of the job" test -z "$(alive)"
+drive list >/dev/null
+clean "the next hostd removes what the dead one left"
+
+# --- packages -----------------------------------------------------------------------------------------------------------
+begin=$(date +%s)
+out=$(build_recipe "$top/templates/debian.conf")
+digest=$(sed -n 's/^digest //p' <<<"$out")
+if [ -z "$digest" ] && grep -q -i -E "mmdebstrap failed|names no package source" <<<"$out"; then
+        skip "packages are unreachable: $(grep ^error <<<"$out" | cut -c1-150)"
+        finish
+fi
+[ -n "$digest" ] && ok "debian was built in $(($(date +%s) - begin)) s" || bad "debian: $out"
+path=$(drive mount debian)
+check "machine id is empty" test -f "$path/etc/machine-id" -a ! -s "$path/etc/machine-id"
+check "no SSH host keys in it" test -z "$(ls "$path"/etc/ssh/ssh_host_* 2>/dev/null)"
+check "no logs in it" test -z "$(find "$path/var/log" -type f)"
+check "no package lists in it" test -z "$(ls -A "$path/var/lib/apt/lists")"
+refute "no host name in it" test -e "$path/etc/hostname"
+check "init is systemd" test "$(readlink -f "$path/sbin/init" | xargs basename)" = systemd
+check "su is root's and set-uid" test "$(stat -c %u:%a "$path/usr/bin/su")" = 0:4755
+check "shadow has its group" test "$(stat -c %g "$path/etc/shadow")" = 42
+check "udev is masked" test "$(readlink "$path/etc/systemd/system/systemd-udevd.service")" = /dev/null
+check "no proxy and no host options" test -z "$(grep -ri proxy "$path/etc/apt")"
+drive show debian | grep -q '"systemd": "' && ok "the manifest has packages and versions" || bad "the manifest has packages"
+check "no device nodes" test -z "$(find "$path" -xdev \( -type b -o -type c \))"
+clean "a build leaves nothing"
+
+build2=$(drive build2 "$work/hostd-build" "$uid" "$gid" "$top/templates/debian.conf" bookworm 2>>"$work/log")
+one=$(sed -n 's/^digest //p' <<<"$build2" | grep -x "$digest") two=$(sed -n 's/^digest //p' <<<"$build2" | grep -vx "$digest")
+[[ $one =~ ^[0-9a-f]{64}$ && $two =~ ^[0-9a-f]{64}$ ]] && ok "two builds at once" || bad "two builds at once: $(tail -n2 <<<"$build2")"
+[ "$one" = "$digest" ] && ok "the same packages give the same image" || bad "the same packages give the same image"
+clean "two builds leave nothing"
+drive list | grep -c '"newest": true' | grep -qx 2 && ok "one newest for each of two names" || bad "newest: $(drive list)"
+
+build_recipe "$top/templates/debian.conf" >/dev/null 2>&1 &
+for i in $(seq 100); do pgrep -u "$uid" -f mmdebstrap >/dev/null && break; sleep 0.1; done
+sleep 6
+kill -9 "$(pgrep -u "$uid" -f 'hostd-build build' | head -1)"
+wait
+clean "kill -9 of hostd-build in the middle of a build leaves nothing"
+drive unmount debian
+drive unmount debian
+check "prune keeps the newest" drive prune
+check "delete" drive delete debian
+finish
