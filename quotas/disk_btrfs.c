@@ -197,6 +197,10 @@ static int btrfs_wait_dropped(int fd, uint64_t id) {
                         return -errno;
                 (void) poll(NULL, 0, wait);
         }
+        // Danger: removing a qgroup whose last blocks are not yet accounted makes the kernel call *all* qgroups inconsistent and
+        // stop enforcing them. The accounting is done by a commit.
+        if (ioctl(fd, BTRFS_IOC_SYNC) < 0)
+                return -errno;
         // Newer kernels remove the qgroup with its subvolume.
         if (ioctl(fd, BTRFS_IOC_QGROUP_CREATE, &qgroup) < 0 && errno != ENOENT && errno != ENOTCONN && errno != EINVAL)
                 return -errno;

@@ -204,6 +204,7 @@ static void test_limits(void) {
                         (void) syncfs(root_fd);
                         int k = disk_usage(&host, "instances/a", 4711, &usage, NULL);
                         CHECK(r == 1, "uid %u, %s: stopped (%d)", uid, ways[i].name, r);
+                        CHECK(disk_host_probe(root_fd, &host, NULL) == 0 && host.bytes, "still enforced: %s", host.reason);
                         CHECK(k == 0 && usage.bytes <= 17 * MIB && usage.bytes_max == 16 * MIB, "used %llu of %llu KiB",
                               (unsigned long long) usage.bytes / 1024, (unsigned long long) usage.bytes_max / 1024);
                         usec_t t = clock_monotonic();
