@@ -67,17 +67,23 @@ static int btrfs_id(int fd, uint64_t *ret) {
         return 0;
 }
 
-static bool btrfs_is_on(DiskHost *host) {
+static uint64_t btrfs_status(int fd) {
         struct btrfs_qgroup_status_item status;
         const BtrfsKey key = {.tree = BTRFS_QUOTA_TREE_OBJECTID, .type = BTRFS_QGROUP_STATUS_KEY};
-        int r = btrfs_search_exact(host->root_fd, &key, &status, offsetof(struct btrfs_qgroup_status_item, rescan));
+        int r = btrfs_search_exact(fd, &key, &status, offsetof(struct btrfs_qgroup_status_item, rescan));
 
-        if (r < 0 || !(le64toh(status.flags) & BTRFS_QGROUP_STATUS_FLAG_ON)) {
+        return r < 0 ? 0 : le64toh(status.flags);
+}
+
+static bool btrfs_is_on(DiskHost *host) {
+        uint64_t flags = btrfs_status(host->root_fd);
+
+        if (!(flags & BTRFS_QGROUP_STATUS_FLAG_ON)) {
                 (void) snprintf(host->reason, sizeof(host->reason),
                                 "btrfs quotas are off: run \"hostd --enable-disk-quotas\" or \"btrfs quota enable\"");
                 return false;
         }
-        if (le64toh(status.flags) & BTRFS_QGROUP_STATUS_FLAG_INCONSISTENT) {
+        if (flags & BTRFS_QGROUP_STATUS_FLAG_INCONSISTENT) {
                 (void) snprintf(host->reason, sizeof(host->reason),
                                 "btrfs quotas are inconsistent: run \"btrfs quota rescan -w\" on the file system");
                 return false;
@@ -128,7 +134,8 @@ static int btrfs_set(const DiskHost *host, int fd, uint32_t project_id, const Di
         // The value that clears is the one that means "no limit" here.
         struct btrfs_ioctl_qgroup_limit_args args = {
                 .qgroupid = id, .lim = {.flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = limits->bytes_max}};
-        if (ioctl(fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0) {
+        // By the descriptor of the root: the call reserves metadata in the subvolume it is made on, and that one may be full.
+        if (ioctl(host->root_fd, BTRFS_IOC_QGROUP_LIMIT, &args) < 0) {
                 bool off = errno == ENOTCONN || errno == EINVAL || errno == ENOENT;
                 return off && limits->bytes_max == UINT64_MAX ? 0 : -errno; // quotas are off: there is no limit to take away
         }
@@ -174,9 +181,34 @@ static int btrfs_find_nested(int fd, uint64_t id, BtrfsNested *ret) {
         return 0;
 }
 
+// Danger: removing a qgroup whose last blocks are not yet accounted makes the kernel call *all* qgroups inconsistent and stop
+// enforcing them. Accounting is done by a commit, so it may take one more after the subvolume is gone.
+static int btrfs_remove_qgroup(int fd, uint64_t id, usec_t deadline) {
+        struct btrfs_ioctl_qgroup_create_args qgroup = {.create = 0, .qgroupid = id};
+        const BtrfsKey key = {.tree = BTRFS_QUOTA_TREE_OBJECTID, .type = BTRFS_QGROUP_INFO_KEY, .offset = id};
+        struct btrfs_qgroup_info_item info;
+
+        for (;;) {
+                if (ioctl(fd, BTRFS_IOC_SYNC) < 0)
+                        return -errno;
+                int r = btrfs_search_exact(fd, &key, &info, sizeof(info));
+                if (r == -ENOENT)
+                        return 0; // no quotas, or a kernel that removes the qgroup with its subvolume
+                if (r < 0)
+                        return r;
+                if (info.rfer == 0 && info.excl == 0)
+                        break;
+                if (clock_monotonic() > deadline)
+                        return -EBUSY;
+                (void) poll(NULL, 0, 5);
+        }
+        if (ioctl(fd, BTRFS_IOC_QGROUP_CREATE, &qgroup) < 0 && errno != ENOENT && errno != ENOTCONN && errno != EINVAL)
+                return -errno;
+        return 0;
+}
+
 static int btrfs_wait_dropped(int fd, uint64_t id) {
         const BtrfsKey key = {.tree = BTRFS_ROOT_TREE_OBJECTID, .objectid = id, .type = BTRFS_ROOT_ITEM_KEY};
-        struct btrfs_ioctl_qgroup_create_args qgroup = {.create = 0, .qgroupid = id};
         usec_t start = clock_monotonic();
         BtrfsKey found;
         char item[1];
@@ -197,14 +229,7 @@ static int btrfs_wait_dropped(int fd, uint64_t id) {
                         return -errno;
                 (void) poll(NULL, 0, wait);
         }
-        // Danger: removing a qgroup whose last blocks are not yet accounted makes the kernel call *all* qgroups inconsistent and
-        // stop enforcing them. The accounting is done by a commit.
-        if (ioctl(fd, BTRFS_IOC_SYNC) < 0)
-                return -errno;
-        // Newer kernels remove the qgroup with its subvolume.
-        if (ioctl(fd, BTRFS_IOC_QGROUP_CREATE, &qgroup) < 0 && errno != ENOENT && errno != ENOTCONN && errno != EINVAL)
-                return -errno;
-        return 0;
+        return btrfs_remove_qgroup(fd, id, start + BTRFS_DROP_USEC);
 }
 
 static int btrfs_destroy(int fd, uint64_t id) {
@@ -250,6 +275,10 @@ static int btrfs_purge(const DiskHost *host, int trash_fd, const char *name) {
                 r = btrfs_destroy_all(trash_fd, id);
         if (r == 0 && ioctl(trash_fd, BTRFS_IOC_SYNC) < 0)
                 r = -errno;
+        // Newer kernels give up counting when a large subvolume is dropped (drop_subtree_threshold), and then nothing is enforced
+        // for anybody: count again at once.
+        if (r == 0 && (btrfs_status(trash_fd) & BTRFS_QGROUP_STATUS_FLAG_INCONSISTENT))
+                (void) btrfs_enable(trash_fd);
         return r;
 }
 
