@@ -32,6 +32,7 @@ typedef struct Session {
         bool attached;     // the connection is a second one, after hostd was gone
         bool over;         // no record will come any more: `status` says what we return
         int status;
+        int pending; // signal that came while hostd was away
         usec_t lost_since, retry_at, drain_until;
 } Session;
 
@@ -162,6 +163,24 @@ static void session_lost(Session *s) {
         s->retry_at = clock_monotonic() + SESSION_RETRY_USEC;
 }
 
+// On a connection of its own, because ours waits for the record; bounded, so that a stuck hostd does not take our streams along.
+static void session_forward(Session *s, int signal_number) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        Cli second = {.socket = s->cli->socket};
+        json_t *parameters = json_pack("{s:s, s:i}", "id", s->id, "signal", signal_number);
+        struct timeval limit = {.tv_sec = 2};
+        int r = cli_connect(&second, &err);
+
+        if (r >= 0) {
+                (void) setsockopt(client_fd(second.client), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+                r = cli_call(&second, method_get(METHOD_COMMAND_SIGNAL), parameters, NULL, &err);
+        }
+        if (r < 0)
+                cli_complain("cannot pass SIG%s on: %s", sigabbrev_np(signal_number), error_message(&err, r));
+        json_decref(parameters);
+        client_free(second.client);
+}
+
 // hostd was restarted: the command lives on and its record is asked for again.
 static void session_reconnect(Session *s) {
         _cleanup_error_ Error err = ERROR_NULL;
@@ -172,8 +191,12 @@ static void session_reconnect(Session *s) {
                 r = client_send(s->cli->client, method_get(METHOD_COMMAND_ATTACH)->name, parameters, true, NULL, 0, &err);
         json_decref(parameters);
         s->attached = true;
-        if (r >= 0)
+        if (r >= 0 && s->pending)
+                session_forward(s, s->pending);
+        if (r >= 0) {
+                s->pending = 0;
                 return;
+        }
         if (clock_monotonic() - s->lost_since > SESSION_RECONNECT_SEC * USEC_PER_SEC)
                 session_fail(s, &err, r);
         else
@@ -213,24 +236,6 @@ static void session_receive(Session *s) {
         }
 }
 
-// On a connection of its own, because ours waits for the record; bounded, so that a stuck hostd does not take our streams along.
-static void session_forward(Session *s, int signal_number) {
-        _cleanup_error_ Error err = ERROR_NULL;
-        Cli second = {.socket = s->cli->socket};
-        json_t *parameters = json_pack("{s:s, s:i}", "id", s->id, "signal", signal_number);
-        struct timeval limit = {.tv_sec = 2};
-        int r = cli_connect(&second, &err);
-
-        if (r >= 0) {
-                (void) setsockopt(client_fd(second.client), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-                r = cli_call(&second, method_get(METHOD_COMMAND_SIGNAL), parameters, NULL, &err);
-        }
-        if (r < 0)
-                cli_complain("cannot pass SIG%s on: %s", sigabbrev_np(signal_number), error_message(&err, r));
-        json_decref(parameters);
-        client_free(second.client);
-}
-
 static void session_on_signals(Session *s) {
         struct signalfd_siginfo info;
 
@@ -239,12 +244,15 @@ static void session_on_signals(Session *s) {
                 if (n == SIGWINCH) {
                         if (s->options.tty)
                                 terminal_copy_size(STDIN_FILENO, s->master);
-                } else if (s->options.tty || !s->id) {
+                } else if (!s->cli->client && !s->pending) {
+                        s->pending = n; // for when hostd is back; a second one is for us
+                } else if (s->options.tty || !s->id || !s->cli->client) {
                         // From a terminal keys arrive as bytes, so this came from elsewhere: we go, and hostd ends the command.
                         s->over = true;
                         s->status = 128 + n;
-                } else
+                } else {
                         session_forward(s, n);
+                }
         }
 }
 

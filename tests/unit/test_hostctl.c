@@ -495,7 +495,7 @@ static void test_streams(void **state) {
 
 static void test_background_child(void **state) {
         usec_t start = clock_monotonic();
-        _cleanup_outcome_ Outcome o = run(exec_script("", "s2", "sleep 20 & echo here; exit 0"));
+        _cleanup_outcome_ Outcome o = run(exec_script("", "s2", "sleep 8 & echo here; exit 0"));
 
         assert_int_equal(o.status, 0);
         assert_string_equal(o.out, "here\n");
@@ -645,6 +645,20 @@ static void test_restart_of_hostd(void **state) {
         wait_for("calls", "attach");
 }
 
+static void test_signals_while_hostd_is_away(void **state) {
+        _cleanup_close_ int out = scratch("awayout", O_RDWR | O_CREAT | O_TRUNC);
+        pid_t pid = spawn_script("s9", "echo up; sleep 2", out);
+
+        wait_for("awayout", "up");
+        server_stop();
+        usleep(200000);
+        kill(pid, SIGTERM); // kept for hostd
+        usleep(200000);
+        kill(pid, SIGINT); // insists
+        assert_int_equal(wait_status(pid), 128 + SIGINT);
+        server_start();
+}
+
 static void test_exit_status_is_the_answer(void **state) {
         expect("leaks", 0, "", NULL);
         expect("doctor", 1, NULL, NULL);
@@ -739,7 +753,7 @@ int main(void) {
                 cmocka_unit_test(test_many_bytes),  cmocka_unit_test(test_many_bytes_by_pty), cmocka_unit_test(test_pty),
                 cmocka_unit_test(test_terminal), cmocka_unit_test(test_reader_goes_away), cmocka_unit_test(test_signals_are_forwarded),
                 cmocka_unit_test(test_killed_client_kills_command), cmocka_unit_test(test_restart_of_hostd),
-                cmocka_unit_test(test_exit_status_is_the_answer), cmocka_unit_test(test_files),
+                cmocka_unit_test(test_signals_while_hostd_is_away), cmocka_unit_test(test_exit_status_is_the_answer), cmocka_unit_test(test_files),
                 cmocka_unit_test(test_events_console_network), cmocka_unit_test(test_stdio),
         };
 
