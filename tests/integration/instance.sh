@@ -197,7 +197,7 @@ stop
 
 # --- erofs template
 if command -v mkfs.erofs >/dev/null && mkdir "$top/erofs" && mkfs.erofs "$top/bb.erofs" "$top/bb" >/dev/null 2>&1 && mount -o loop,ro "$top/bb.erofs" "$top/erofs" 2>/dev/null; then
-        instance_new erofs; spec erofs "$top/erofs"; launch; running; init=$(init_pid)
+        instance_new image; spec image "$top/erofs"; launch; running; init=$(init_pid)
         check "erofs template" test "$(in_it stat -c '%u:%g %a' /home/agent/file)" = "1000:1000 640"
         stop
 else
