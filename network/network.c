@@ -16,6 +16,7 @@
 #include "network/link.h"
 #include "network/nft.h"
 #include "network/ruleset.h"
+#include "network/transact.h"
 #include "network/watch.h"
 
 #define ID_MAX 0xffffU
@@ -390,7 +391,6 @@ static int slot_assign_or_restart(Slot *slot, Compiled *compiled, KnownId **ret,
 
 int network_set_policy(Network *network, uint16_t number, Policy *const *policies, size_t n, Error *err) {
         _cleanup_(compiled_freep) Compiled *compiled = NULL;
-        _cleanup_(script_done) Script script = {0};
         _cleanup_free_ KnownId *known = NULL;
         Slot *slot = slot_find(network, number);
         size_t n_known;
@@ -404,13 +404,9 @@ int network_set_policy(Network *network, uint16_t number, Policy *const *policie
         r = slot_assign_or_restart(slot, compiled, &known, &n_known);
         if (r < 0)
                 return error_set_errno(err, r, "numbering the rules of slot %u", number);
-        r = script_open(&script, err);
+        r = transact_policy(number, compiled, slot->next_id);
         if (r < 0)
-                return r;
-        ruleset_policy(script.f, number, compiled, slot->next_id);
-        r = script_apply(&script, "replacing the policy", err);
-        if (r < 0)
-                return r;
+                return error_set_errno(err, r, "replacing the policy of network slot %u", number);
         compiled_free(slot->compiled);
         free(slot->known);
         slot->compiled = TAKE_PTR(compiled);

@@ -268,7 +268,38 @@ void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot
         fprintf(f, "delete counter netdev hostd %s_spoof\n", t.stem);
 }
 
-static void policy_match(FILE *f, uint16_t slot, const CompiledRule *rule, const char *protocol) {
+// One line for each range of ports, and no anonymous set: libnftables reads every set there is before each transaction.
+size_t ruleset_lines(const CompiledRule *rule, RuleLine *ret) {
+        const uint8_t protocols[_POLICY_PROTOCOL_MAX] = {
+                [POLICY_TCP] = IPPROTO_TCP, [POLICY_UDP] = IPPROTO_UDP,
+                [POLICY_ICMP] = rule->to.family == AF_INET ? IPPROTO_ICMP : IPPROTO_ICMPV6,
+        };
+        RuleLine line = {.rule = rule, .protocol = protocols[rule->protocol]};
+        size_t n = 0;
+
+        if (rule->spare_smtp && rule->n_ports == 0) {
+                ret[n++] = (RuleLine) {.rule = rule, .protocol = IPPROTO_TCP, .port_not_smtp = true};
+                if (rule->protocol == POLICY_TCP)
+                        return n;
+                line.protocol = IPPROTO_TCP; // the other half of "any"
+                line.protocol_not = true;
+        }
+        if (rule->n_ports == 0)
+                ret[n++] = line;
+        for (size_t i = 0; i < rule->n_ports; i++) {
+                line.ports = rule->ports[i];
+                line.port_not_smtp = rule->spare_smtp && line.ports.first <= SMTP_PORT && line.ports.last >= SMTP_PORT;
+                ret[n++] = line;
+        }
+        return n;
+}
+
+static const char *protocol_name(uint8_t protocol) {
+        return protocol == IPPROTO_TCP ? "tcp" : protocol == IPPROTO_UDP ? "udp" : protocol == IPPROTO_ICMP ? "icmp" : "ipv6-icmp";
+}
+
+static void policy_match(FILE *f, uint16_t slot, const RuleLine *line) {
+        const CompiledRule *rule = line->rule;
         bool four = rule->to.family == AF_INET;
         const char *key = four ? "ip" : "ip6";
         char cidr[CIDR_TEXT_MAX];
@@ -278,7 +309,14 @@ static void policy_match(FILE *f, uint16_t slot, const CompiledRule *rule, const
                 fprintf(f, " ct original %s daddr %s", key, cidr_format(&rule->to, cidr, sizeof(cidr)));
         if (rule->spare_denied)
                 fprintf(f, " ct original %s daddr != @deny%d", key, four ? 4 : 6);
-        fprintf(f, "%s", protocol);
+        if (line->protocol)
+                fprintf(f, " meta l4proto %s%s", line->protocol_not ? "!= " : "", protocol_name(line->protocol));
+        if (line->ports.first)
+                fprintf(f, " ct original proto-dst %u", line->ports.first);
+        if (line->ports.last != line->ports.first)
+                fprintf(f, "-%u", line->ports.last);
+        if (line->port_not_smtp)
+                fprintf(f, " ct original proto-dst != %d", SMTP_PORT);
 }
 
 static void policy_verdict(FILE *f, uint16_t slot, const CompiledRule *rule) {
@@ -289,31 +327,11 @@ static void policy_verdict(FILE *f, uint16_t slot, const CompiledRule *rule) {
 }
 
 static void policy_rule(FILE *f, uint16_t slot, const CompiledRule *rule) {
-        bool four = rule->to.family == AF_INET;
-        const char *protocols[_POLICY_PROTOCOL_MAX] = {
-                [POLICY_ANY] = "", [POLICY_TCP] = " meta l4proto tcp", [POLICY_UDP] = " meta l4proto udp",
-                [POLICY_ICMP] = four ? " meta l4proto icmp" : " meta l4proto ipv6-icmp",
-        };
-        const char *protocol = protocols[rule->protocol];
+        RuleLine lines[RULE_LINES_MAX];
+        size_t n = ruleset_lines(rule, lines);
 
-        if (rule->spare_smtp && rule->n_ports == 0) {
-                policy_match(f, slot, rule, " meta l4proto tcp");
-                fprintf(f, " ct original proto-dst != %d", SMTP_PORT);
-                policy_verdict(f, slot, rule);
-                if (rule->protocol == POLICY_TCP)
-                        return;
-                protocol = " meta l4proto != tcp"; // the other half of "any"
-        }
-        // One rule for each range, and no anonymous set: libnftables reads every set there is before each transaction.
-        for (size_t i = 0; i < MAX2(rule->n_ports, (size_t) 1); i++) {
-                const PortRange *range = rule->n_ports ? &rule->ports[i] : NULL;
-                policy_match(f, slot, rule, protocol);
-                if (range && range->first == range->last)
-                        fprintf(f, " ct original proto-dst %u", range->first);
-                else if (range)
-                        fprintf(f, " ct original proto-dst %u-%u", range->first, range->last);
-                if (range && rule->spare_smtp && range->first <= SMTP_PORT && range->last >= SMTP_PORT)
-                        fprintf(f, " ct original proto-dst != %d", SMTP_PORT);
+        for (size_t i = 0; i < n; i++) {
+                policy_match(f, slot, &lines[i]);
                 policy_verdict(f, slot, rule);
         }
 }

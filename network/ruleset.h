@@ -20,6 +20,17 @@ void ruleset_base(FILE *f, const NetworkSettings *settings);
 // netdev chain, made anew (the veth must exist).
 void ruleset_slot(FILE *f, const NetworkSettings *settings, uint16_t slot, bool device);
 void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot);
+// One rule of the kernel: what a compiled rule becomes, in one place for the text and for the messages of transact.c.
+typedef struct RuleLine {
+        const CompiledRule *rule;
+        uint8_t protocol;   // IPPROTO_*, 0: any
+        bool protocol_not;  // all but this protocol
+        PortRange ports;    // first 0: any
+        bool port_not_smtp;
+} RuleLine;
+#define RULE_LINES_MAX (COMPILED_PORTS_MAX + 1)
+size_t ruleset_lines(const CompiledRule *rule, RuleLine *ret);
+
 // Replaces the rules and the live set. Ids must have been assigned; `next_id` is kept for the next hostd.
 void ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t next_id);
 void ruleset_upload(FILE *f, uint16_t slot, uint64_t bytes_per_second);
