@@ -178,7 +178,25 @@ static bool slot_has_device(const Network *network, uint16_t number) {
         return link_exists(address.host_ifname);
 }
 
-// The whole of what should be there, in one transaction. `anew`: throws away what is there first.
+static int network_load_elements(Network *network, Error *err) {
+        _cleanup_(transaction_freep) Transaction *transaction = NULL;
+        int r = transaction_new(&transaction);
+
+        if (r >= 0)
+                r = transaction_deny_sets(transaction);
+        for (size_t i = 0; i < network->n_slots && r >= 0; i++) {
+                Slot *slot = network->slots[i];
+                r = transaction_slot(transaction, &network->settings, slot->slot);
+                if (r >= 0 && slot->compiled)
+                        r = transaction_policy(transaction, slot->slot, slot->compiled, slot->next_id);
+        }
+        if (r >= 0)
+                r = transaction_commit(transaction);
+        return r < 0 ? error_set_errno(err, r, "filling the firewall") : 0;
+}
+
+// Chains first: without the elements that lead to them everything of ours is dropped, and nothing is rejected, so that flows wait.
+// Then elements, live sets and policies, all at once. `anew`: throws away what is there first.
 static int network_load(Network *network, bool anew, Error *err) {
         _cleanup_(script_done) Script script = {0};
         int r = script_open(&script, err);
@@ -191,12 +209,11 @@ static int network_load(Network *network, bool anew, Error *err) {
         for (size_t i = 0; i < network->n_slots; i++) {
                 Slot *slot = network->slots[i];
                 ruleset_slot(script.f, &network->settings, slot->slot, slot_has_device(network, slot->slot));
-                if (slot->compiled) {
-                        ruleset_policy(script.f, slot->slot, slot->compiled, slot->next_id);
+                if (slot->compiled)
                         ruleset_upload(script.f, slot->slot, slot->upload);
-                }
         }
-        return script_apply(&script, "loading the firewall", err);
+        r = script_apply(&script, "loading the firewall", err);
+        return r < 0 ? r : network_load_elements(network, err);
 }
 
 int network_restore(Network *network, Error *err) {
@@ -283,7 +300,11 @@ static int slot_load(Network *network, uint16_t number, bool device, Error *err)
         if (r < 0)
                 return r;
         ruleset_slot(script.f, &network->settings, number, device);
-        return script_apply(&script, "adding an instance to the firewall", err);
+        r = script_apply(&script, "adding an instance to the firewall", err);
+        if (r < 0)
+                return r;
+        r = transact_slot(&network->settings, number, true);
+        return r < 0 ? error_set_errno(err, r, "adding an instance to the firewall") : 0;
 }
 
 int network_attach(Network *network, uint16_t number, Error *err) {
@@ -325,6 +346,12 @@ int network_detach(Network *network, uint16_t number, Error *err) {
                 r = link_delete_slot_rules(address.host_ifname);
         if (r < 0)
                 return error_set_errno(err, r, "removing the interface %s", address.host_ifname);
+        r = slot_load(network, number, false, err); // removing cannot fail for absence then
+        if (r < 0)
+                return r;
+        r = transact_slot(&network->settings, number, false);
+        if (r < 0)
+                return error_set_errno(err, r, "removing an instance from the firewall");
         r = script_open(&script, err);
         if (r < 0)
                 return r;

@@ -9,6 +9,8 @@
 //    revoked one is cut by its next packet from either side;
 //  * RELATED is never judged by the rules: an ICMP error carries its parent's conntrack entry, and an icmp rule would otherwise
 //    give a revoked TCP flow a live mark again.
+// No "add element" is written: for that, libnftables reads the elements of every interval set of the host, foreign ones included.
+// Elements are put there by transact.c; a map without its element leads to the drop behind it.
 // Everything that is not a veth of ours passes untouched: the chains accept by default and drop by interface.
 #include "network/ruleset.h"
 
@@ -24,14 +26,6 @@ static void chain_new(FILE *f, const char *chain) {
 
 static void base_chain(FILE *f, const char *chain, const char *hook) {
         fprintf(f, "add chain inet hostd %s { %s; policy accept; }\nflush chain inet hostd %s\n", chain, hook, chain);
-}
-
-static void deny_set(FILE *f, const char *set, int family) {
-        fprintf(f, "add set inet hostd %s { type %s; flags interval; }\nflush set inet hostd %s\nadd element inet hostd %s { ", set,
-                family == AF_INET ? "ipv4_addr" : "ipv6_addr", set, set);
-        for (const char *const *p = denied_ranges(family); *p; p++)
-                fprintf(f, "%s%s", p == denied_ranges(family) ? "" : ", ", *p);
-        fprintf(f, " }\n");
 }
 
 typedef struct Pools { char four[CIDR_TEXT_MAX], six[CIDR_TEXT_MAX]; } Pools;
@@ -95,8 +89,8 @@ void ruleset_base(FILE *f, const NetworkSettings *settings) {
         Pools pools = pools_format(settings);
 
         fprintf(f, "add table inet hostd\nadd table netdev hostd\n");
-        deny_set(f, "deny4", AF_INET);
-        deny_set(f, "deny6", AF_INET6);
+        fprintf(f, "add set inet hostd deny4 { type ipv4_addr; flags interval; }\n"
+                   "add set inet hostd deny6 { type ipv6_addr; flags interval; }\n");
         fprintf(f, "add set inet hostd src4 { type ifname . ipv4_addr; }\nadd set inet hostd src6 { type ifname . ipv6_addr; }\n");
         fprintf(f, "add map inet hostd out_v { type ifname : verdict; }\nadd map inet hostd in_v { type ifname : verdict; }\n"
                    "add map inet hostd host_v { type ifname : verdict; }\n");
@@ -200,16 +194,6 @@ static void slot_host(FILE *f, const SlotText *t) {
         RULE(f, t->host, "goto %s", t->deny);
 }
 
-static void slot_elements(FILE *f, const SlotText *t, const char *verb) {
-        const char *ifname = t->address.host_ifname;
-
-        fprintf(f, "%s element inet hostd src4 { \"%s\" . %s }\n", verb, ifname, t->four);
-        fprintf(f, "%s element inet hostd src6 { \"%s\" . %s }\n", verb, ifname, t->six);
-        fprintf(f, "%s element inet hostd out_v { \"%s\" : goto %s }\n", verb, ifname, t->out);
-        fprintf(f, "%s element inet hostd in_v { \"%s\" : goto %s }\n", verb, ifname, t->in);
-        fprintf(f, "%s element inet hostd host_v { \"%s\" : goto %s }\n", verb, ifname, t->host);
-}
-
 // The device's own gate. Ranges of frames that are noise of an honest guest (MLD, router solicitations) are dropped without
 // being counted as an attempt to spoof.
 static void slot_netdev(FILE *f, const SlotText *t) {
@@ -245,7 +229,6 @@ void ruleset_slot(FILE *f, const NetworkSettings *settings, uint16_t slot, bool 
         slot_host(f, &t);
         if (device)
                 slot_netdev(f, &t);
-        slot_elements(f, &t, "add");
 }
 
 void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot) {
@@ -257,8 +240,6 @@ void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot
         slot_objects(f, &t);
         for (size_t i = 0; i < ELEMENTS(chains); i++)
                 chain_new(f, chains[i]);
-        slot_elements(f, &t, "add");
-        slot_elements(f, &t, "delete");
         for (size_t i = 0; i < ELEMENTS(chains); i++)
                 fprintf(f, "delete chain inet hostd %s\n", chains[i]);
         fprintf(f, "delete set inet hostd %s_live\n", t.stem);

@@ -16,9 +16,10 @@
 
 // Tables, sets, maps and base chains; all can be there already and keep what they hold.
 void ruleset_base(FILE *f, const NetworkSettings *settings);
-// Chains, sets, counters and map elements of one slot; its policy, live set and rate are left as they are. `device`: also the
+// Chains, sets and counters of one slot, without the map elements that lead to them; its policy, live set and rate are left as they are. `device`: also the
 // netdev chain, made anew (the veth must exist).
 void ruleset_slot(FILE *f, const NetworkSettings *settings, uint16_t slot, bool device);
+// The map elements must be gone before.
 void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot);
 // One rule of the kernel: what a compiled rule becomes, in one place for the text and for the messages of transact.c.
 typedef struct RuleLine {
@@ -31,7 +32,7 @@ typedef struct RuleLine {
 #define RULE_LINES_MAX (COMPILED_PORTS_MAX + 1)
 size_t ruleset_lines(const CompiledRule *rule, RuleLine *ret);
 
-// Replaces the rules and the live set. Ids must have been assigned; `next_id` is kept for the next hostd.
+// What transact_policy() does, as text, for tests and readers: replaces the rules and the live set. Ids must have been assigned; `next_id` is kept for the next hostd.
 void ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t next_id);
 void ruleset_upload(FILE *f, uint16_t slot, uint64_t bytes_per_second);
 // Removes both tables, present or not.

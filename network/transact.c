@@ -213,8 +213,8 @@ static void put_comment(struct nlmsghdr *message, const char *comment) {
         mnl_attr_put(message, NFTA_RULE_USERDATA, size + 2, data);
 }
 
-static int rule_begin(Batch *batch, unsigned flags, struct nlattr **ret) {
-        int r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND | flags);
+static int rule_begin(Batch *batch, struct nlattr **ret) {
+        int r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND);
 
         if (r < 0)
                 return r;
@@ -229,7 +229,7 @@ static int batch_line(Batch *batch, const RuleLine *line) {
         uint8_t family = rule->to.family == AF_INET ? NFPROTO_IPV4 : NFPROTO_IPV6;
         char comment[32];
         struct nlattr *list;
-        int r = rule_begin(batch, 0, &list);
+        int r = rule_begin(batch, &list);
 
         if (r < 0)
                 return r;
@@ -255,6 +255,17 @@ static int batch_line(Batch *batch, const RuleLine *line) {
         return 0;
 }
 
+static int batch_flush_set(Batch *batch, const char *set) {
+        int r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELSETELEM, 0);
+
+        if (r < 0)
+                return r;
+        mnl_attr_put_strz(batch->message, NFTA_SET_ELEM_LIST_TABLE, "hostd");
+        mnl_attr_put_strz(batch->message, NFTA_SET_ELEM_LIST_SET, set);
+        batch_end(batch);
+        return 0;
+}
+
 static int batch_flush(Batch *batch) {
         int r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELRULE, 0);
 
@@ -263,13 +274,7 @@ static int batch_flush(Batch *batch) {
         mnl_attr_put_strz(batch->message, NFTA_RULE_TABLE, "hostd");
         mnl_attr_put_strz(batch->message, NFTA_RULE_CHAIN, batch->rules);
         batch_end(batch);
-        r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELSETELEM, 0);
-        if (r < 0)
-                return r;
-        mnl_attr_put_strz(batch->message, NFTA_SET_ELEM_LIST_TABLE, "hostd");
-        mnl_attr_put_strz(batch->message, NFTA_SET_ELEM_LIST_SET, batch->live);
-        batch_end(batch);
-        return 0;
+        return batch_flush_set(batch, batch->live);
 }
 
 // Elements of up to 24 rules, from *at on.
@@ -297,13 +302,12 @@ static int batch_elements(Batch *batch, const Compiled *compiled, size_t *at) {
         return 0;
 }
 
-// Last of the batch and the only one to be acknowledged: an error of any other comes before its answer.
 static int batch_next_id(Batch *batch, uint32_t next_id) {
         const uint32_t zero = 0;
         char comment[16];
         struct nlattr *list;
         Expression e;
-        int r = rule_begin(batch, NLM_F_ACK, &list);
+        int r = rule_begin(batch, &list);
 
         if (r < 0)
                 return r;
@@ -320,10 +324,8 @@ static int batch_next_id(Batch *batch, uint32_t next_id) {
 }
 
 static int batch_policy(Batch *batch, const Compiled *compiled, uint32_t next_id) {
-        int r = batch_marker(batch, NFNL_MSG_BATCH_BEGIN);
+        int r = batch_flush(batch);
 
-        if (r >= 0)
-                r = batch_flush(batch);
         for (size_t i = 0; i < compiled->n && r >= 0; i++) {
                 RuleLine lines[RULE_LINES_MAX];
                 size_t n = ruleset_lines(&compiled->rules[i], lines);
@@ -332,9 +334,107 @@ static int batch_policy(Batch *batch, const Compiled *compiled, uint32_t next_id
         }
         for (size_t at = 0; at < compiled->n && r >= 0;)
                 r = batch_elements(batch, compiled, &at);
+        return r < 0 ? r : batch_next_id(batch, next_id);
+}
+
+typedef struct Element {
+        const char *set;
+        unsigned char key[32];
+        size_t size;
+        bool interval_end;
+        const char *chain; // of a verdict map, else NULL
+} Element;
+
+static int batch_element(Batch *batch, const Element *element, bool add) {
+        int r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | (add ? NFT_MSG_NEWSETELEM : NFT_MSG_DELSETELEM), add ? NLM_F_CREATE : 0);
+        struct nlattr *list, *item, *data, *nest;
+        struct nlmsghdr *m;
+
+        if (r < 0)
+                return r;
+        m = batch->message;
+        mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_TABLE, "hostd");
+        mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_SET, element->set);
+        list = mnl_attr_nest_start(m, NFTA_SET_ELEM_LIST_ELEMENTS);
+        item = mnl_attr_nest_start(m, NFTA_LIST_ELEM);
+        if (element->interval_end)
+                put_u32(m, NFTA_SET_ELEM_FLAGS, NFT_SET_ELEM_INTERVAL_END);
+        put_value(m, NFTA_SET_ELEM_KEY, element->key, element->size);
+        if (element->chain) {
+                data = mnl_attr_nest_start(m, NFTA_SET_ELEM_DATA);
+                nest = mnl_attr_nest_start(m, NFTA_DATA_VERDICT);
+                put_u32(m, NFTA_VERDICT_CODE, (uint32_t) NFT_GOTO);
+                mnl_attr_put_strz(m, NFTA_VERDICT_CHAIN, element->chain);
+                mnl_attr_nest_end(m, nest);
+                mnl_attr_nest_end(m, data);
+        }
+        mnl_attr_nest_end(m, item);
+        mnl_attr_nest_end(m, list);
+        batch_end(batch);
+        return 0;
+}
+
+// Batch markers apart, each part may be the last: batch->message is then the message to be acknowledged.
+static int batch_slot(Batch *batch, const NetworkSettings *settings, uint16_t slot, bool add) {
+        static const char *const maps[] = {"out", "in", "host"};
+        Element source = {.set = "src4"};
+        NetworkAddress address;
+        int r;
+
+        network_address(settings, slot, &address);
+        memcpy(source.key, address.host_ifname, sizeof(address.host_ifname)); // 16 bytes, padded with NUL, as ifname is kept
+        memcpy(source.key + 16, &address.ipv4, 4);
+        source.size = 20;
+        r = batch_element(batch, &source, add);
+        source.set = "src6";
+        memcpy(source.key + 16, &address.ipv6, 16);
+        source.size = 32;
         if (r >= 0)
-                r = batch_next_id(batch, next_id);
-        return r < 0 ? r : batch_marker(batch, NFNL_MSG_BATCH_END);
+                r = batch_element(batch, &source, add);
+        for (size_t i = 0; i < ELEMENTS(maps) && r >= 0; i++) {
+                char set[16], chain[16];
+                Element element = {.set = set, .size = 16, .chain = chain};
+                (void) snprintf(set, sizeof(set), "%s_v", maps[i]);
+                (void) snprintf(chain, sizeof(chain), "i%04x_%s", slot, maps[i]);
+                memcpy(element.key, address.host_ifname, sizeof(address.host_ifname));
+                r = batch_element(batch, &element, add);
+        }
+        return r;
+}
+
+// The first address behind the range ends it; the range that ends at the last address has no end.
+static bool range_end(const Cidr *range, unsigned char *ret) {
+        size_t size = range->family == AF_INET ? 4 : 16;
+        unsigned at = range->prefix - 1;
+
+        memcpy(ret, range->bytes, size);
+        for (unsigned carry = 0x80U >> at % 8, i = at / 8;; carry = 1, i--) {
+                carry += ret[i];
+                ret[i] = (unsigned char) carry;
+                if (carry < 256)
+                        return true;
+                if (i == 0)
+                        return false;
+        }
+}
+
+static int batch_deny_set(Batch *batch, int family) {
+        const char *set = family == AF_INET ? "deny4" : "deny6";
+        int r = batch_flush_set(batch, set);
+
+        for (const char *const *p = denied_ranges(family); *p && r >= 0; p++) {
+                Element start = {.set = set, .size = family == AF_INET ? 4 : 16}, end = start;
+                Cidr range;
+                r = cidr_parse(*p, &range);
+                if (r < 0)
+                        return r;
+                memcpy(start.key, range.bytes, start.size);
+                r = batch_element(batch, &start, true);
+                end.interval_end = true;
+                if (r >= 0 && range_end(&range, end.key))
+                        r = batch_element(batch, &end, true);
+        }
+        return r;
 }
 
 static struct mnl_socket *socket_get(void) {
@@ -355,13 +455,17 @@ static struct mnl_socket *socket_get(void) {
         return kept;
 }
 
-// The first answer to this batch decides; what is left of an earlier failed one has other sequence numbers.
-static int batch_send(const Batch *batch, uint32_t first) {
+// Only the last message is acknowledged: an error of any other comes before its answer. What an earlier batch left unread has
+// other sequence numbers.
+static int batch_send(Batch *batch, uint32_t first) {
         struct mnl_socket *socket = socket_get();
         _cleanup_free_ char *buffer = malloc(NETLINK_BUFFER);
+        int r;
 
-        if (!buffer)
-                return -ENOMEM;
+        batch->message->nlmsg_flags |= NLM_F_ACK;
+        r = batch_marker(batch, NFNL_MSG_BATCH_END);
+        if (r < 0 || !buffer)
+                return r < 0 ? r : -ENOMEM;
         if (!socket || mnl_socket_sendto(socket, batch->buffer, batch->used) < 0)
                 return -errno;
         for (;;) {
@@ -375,19 +479,79 @@ static int batch_send(const Batch *batch, uint32_t first) {
         }
 }
 
-int transact_policy(uint16_t slot, const Compiled *compiled, uint32_t next_id) {
-        static uint32_t sequence;
-        Batch batch = {.slot = slot, .sequence = sequence};
-        uint32_t first = sequence + 1;
+struct Transaction {
+        Batch batch;
+        uint32_t first;
+};
+
+static uint32_t last_sequence; // hostd has one thread
+
+int transaction_new(Transaction **ret) {
+        _cleanup_(transaction_freep) Transaction *transaction = calloc(1, sizeof(Transaction));
         int r;
 
-        (void) snprintf(batch.rules, sizeof(batch.rules), "i%04x_rules", slot);
-        (void) snprintf(batch.live, sizeof(batch.live), "i%04x_live", slot);
-        (void) snprintf(batch.deny, sizeof(batch.deny), "i%04x_deny", slot);
-        r = batch_policy(&batch, compiled, next_id);
-        sequence = batch.sequence;
-        if (r >= 0)
-                r = batch_send(&batch, first);
-        free(batch.buffer);
+        if (!transaction)
+                return -ENOMEM;
+        transaction->batch.sequence = last_sequence;
+        transaction->first = last_sequence + 1;
+        r = batch_marker(&transaction->batch, NFNL_MSG_BATCH_BEGIN);
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(transaction);
+        return 0;
+}
+
+Transaction *transaction_free(Transaction *transaction) {
+        if (!transaction)
+                return NULL;
+        free(transaction->batch.buffer);
+        free(transaction);
+        return NULL;
+}
+
+int transaction_deny_sets(Transaction *transaction) {
+        int r = batch_deny_set(&transaction->batch, AF_INET);
+
+        return r < 0 ? r : batch_deny_set(&transaction->batch, AF_INET6);
+}
+
+int transaction_slot(Transaction *transaction, const NetworkSettings *settings, uint16_t slot) {
+        return batch_slot(&transaction->batch, settings, slot, true);
+}
+
+int transaction_policy(Transaction *transaction, uint16_t slot, const Compiled *compiled, uint32_t next_id) {
+        Batch *batch = &transaction->batch;
+
+        batch->slot = slot;
+        (void) snprintf(batch->rules, sizeof(batch->rules), "i%04x_rules", slot);
+        (void) snprintf(batch->live, sizeof(batch->live), "i%04x_live", slot);
+        (void) snprintf(batch->deny, sizeof(batch->deny), "i%04x_deny", slot);
+        return batch_policy(batch, compiled, next_id);
+}
+
+int transaction_commit(Transaction *transaction) {
+        int r = batch_send(&transaction->batch, transaction->first);
+
+        last_sequence = transaction->batch.sequence;
         return r;
+}
+
+int transact_policy(uint16_t slot, const Compiled *compiled, uint32_t next_id) {
+        _cleanup_(transaction_freep) Transaction *transaction = NULL;
+        int r = transaction_new(&transaction);
+
+        if (r >= 0)
+                r = transaction_policy(transaction, slot, compiled, next_id);
+        return r < 0 ? r : transaction_commit(transaction);
+}
+
+int transact_slot(const NetworkSettings *settings, uint16_t slot, bool add) {
+        _cleanup_(transaction_freep) Transaction *transaction = NULL;
+        int r = transaction_new(&transaction);
+
+        if (r >= 0)
+                r = batch_slot(&transaction->batch, settings, slot, true);
+        if (r >= 0 && !add) // added first, so that removing cannot fail for absence
+                r = batch_slot(&transaction->batch, settings, slot, false);
+        return r < 0 ? r : transaction_commit(transaction);
 }

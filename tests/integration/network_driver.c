@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/strv.h"
 #include "network/network.h"
+#include "network/nft.h"
+#include "network/ruleset.h"
 
 static Network *network;
 static NetworkSettings settings = {.ipv4_prefix = 16, .ipv6_prefix = 64};
@@ -60,6 +62,27 @@ static int do_policy(char **a, Error *err) {
         int r = read_policy(a + 2, &policy, err);
 
         return r < 0 ? r : network_set_policy(network, (uint16_t) number(a[1]), &policy, 1, err);
+}
+
+// text SLOT RULE…: by ruleset_policy() and libnftables, with ids from 1.
+static int do_text(char **a, Error *err) {
+        _cleanup_(compiled_freep) Compiled *compiled = NULL;
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        _cleanup_free_ char *text = NULL;
+        uint16_t id = 0;
+        size_t size;
+        int r = read_policy(a + 2, &policy, err);
+        FILE *f = open_memstream(&text, &size);
+
+        if (r >= 0)
+                r = compiled_new(&policy, 1, &compiled, err);
+        for (size_t i = 0; r >= 0 && i < compiled->n; i++)
+                if (compiled->rules[i].action == POLICY_ALLOW)
+                        compiled->rules[i].id = ++id;
+        if (r >= 0)
+                ruleset_policy(f, (uint16_t) number(a[1]), compiled, id + 1);
+        (void) fclose(f);
+        return r < 0 ? r : nft_apply(text, "text", err);
 }
 
 // explain ADDRESS PROTOCOL PORT RULE…
@@ -176,6 +199,7 @@ static const struct { const char *word; int (*fn)(char **a, Error *err); size_t 
         {"leaks", do_leaks, 0},       {"doctor", do_doctor, 0}, {"watch", do_watch, 1},     {"restore", do_restore, 0},
         {"remove-all", do_remove, 0}, {"uplink", do_uplink, 0},
         {"explain", do_explain, 3},
+        {"text", do_text, 1},
 };
 
 // On a busy machine the time on the wall says little.
