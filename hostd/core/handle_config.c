@@ -195,8 +195,9 @@ static void git_job(Request *request, JobWork work, JobDone done, GitInput *inpu
         }
 }
 
+// "REV DATE AUTHOR SUBJECT"; an author's name is a user name and has no blank.
 static json_t *commit_of_line(char *line) {
-        char *rest = line, *rev = strsep(&rest, "\t"), *date = strsep(&rest, "\t"), *author = strsep(&rest, "\t");
+        char *rest = line, *rev = strsep(&rest, " "), *date = strsep(&rest, " "), *author = strsep(&rest, " ");
 
         return json_pack("{s:s, s:s, s:s, s:s}", "rev", rev ?: "", "date", date ?: "", "author", author ?: "", "subject", rest ?: "");
 }

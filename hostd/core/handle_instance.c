@@ -262,9 +262,6 @@ static void rebuild_done(void *userdata, int r, json_t *result, Error *err) {
         if (instance) {
                 instance->deleting = false;
                 if (r >= 0) {
-                        Template *template = template_find(request->manager->templates, request_string(request, "template") ?: instance->config->template);
-                        if (template)
-                                snprintf(instance->record.template_digest, sizeof(instance->record.template_digest), "%s", template->manifest->digest);
                         r = store_instance_update(request->manager->store, &instance->record, &store_err);
                         error_move(err, &store_err);
                         instance_event(instance, "instance-rebuilt", json_pack("{s:s}", "digest", instance->record.template_digest));
@@ -288,6 +285,9 @@ static void rebuild_stopped(void *userdata, int r, Error *err) {
                 request_done(request, r < 0 ? r : -ENOENT, err);
                 return;
         }
+        Template *template = template_find(request->manager->templates, request_string(request, "template") ?: instance->config->template);
+        if (template) // it was there when the call came; if not any more, the old image still is
+                snprintf(instance->record.template_digest, sizeof(instance->record.template_digest), "%s", template->manifest->digest);
         instance->deleting = true;
         r = job_start(request->manager->event, &spec, &job_err);
         if (r < 0) {

@@ -158,6 +158,12 @@ char *instance_run_dir(const Instance *instance) {
         return asprintf(&path, "%s/instances/i%04x", instance->manager->paths.run, instance->record.slot) < 0 ? NULL : path;
 }
 
+char *instance_name_link(const Instance *instance) {
+        char *path;
+
+        return asprintf(&path, "%s/by-name/%s", instance->manager->paths.run, instance->record.name) < 0 ? NULL : path;
+}
+
 char *instance_disk_path(const Instance *instance) {
         char *path;
 

@@ -83,6 +83,7 @@ void instance_wait(Instance *instance, InstanceGoal goal, InstanceDone done, voi
 void instance_notify(Instance *instance, InstanceGoal goal, int r, const Error *err);
 void instance_set_state(Instance *instance, InstanceState state);
 char *instance_run_dir(const Instance *instance); // caller frees; NULL on OOM
+char *instance_name_link(const Instance *instance); // RUN/by-name/NAME
 char *instance_disk_path(const Instance *instance); // "instances/NAME"
 char *instance_cgroup_prefix(const Instance *instance);
 void instance_failed(Instance *instance, const char *why); // state, warning, count for the back-off

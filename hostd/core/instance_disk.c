@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Instance, storage: directories with their quota, made whole or not at all.
 //
-//   instances/NAME/{upper,work,data,snapshots}, instances/NAME/slot (the number, so that a lost store can be rebuilt)
+//   instances/NAME/{upper,work,data,snapshots}, instances/NAME/slot (number and template, so that a lost
+//   store can be rebuilt)
 #include <string.h>
 #include <sys/stat.h>
 
@@ -16,13 +17,13 @@ static const struct {
 } instance_dirs[] = {{"upper", 0755}, {"work", 0700}, {"data", 0755}, {"snapshots", 0700}};
 
 static int make_dirs(Instance *instance, int dir, Error *err) {
-        char text[16];
+        char text[96];
         int r;
 
         for (size_t i = 0; i < ELEMENTS(instance_dirs); i++)
                 if (mkdirat(dir, instance_dirs[i].name, instance_dirs[i].mode) < 0 && errno != EEXIST)
                         return error_set_errno(err, errno, "cannot make %s", instance_dirs[i].name);
-        snprintf(text, sizeof(text), "%u\n", instance->record.slot);
+        snprintf(text, sizeof(text), "%u %s\n", instance->record.slot, instance->record.template_digest);
         r = io_write_atomic(dir, "slot", text, strlen(text), 0600);
         return r < 0 ? error_set_errno(err, r, "cannot write the slot") : 0;
 }

@@ -105,6 +105,7 @@ static int spec_fill(Instance *instance, const char *run_dir, const char *templa
         spec->open_files = doctor_open_files(instance->config->limits.value[LIMIT_OPEN_FILES]);
         spec->read_only = instance->config->read_only;
         spec->unified_cgroup = cgroup_host_is_unified(m->cgroup);
+        spec->wait_for_hello = m->systemd;
         if (asprintf(&spec->root_dir, "%s/instances/%s", m->paths.state, instance->record.name) < 0)
                 spec->root_dir = NULL;
         if (asprintf(&spec->log_file, "%s/console.log", run_dir) < 0)
@@ -127,6 +128,23 @@ static int write_spec(Instance *instance, const char *run_dir, const char *templ
         if (spec.id_base == 0)
                 return error_set(err, ERR_QUOTA, "the root line of /etc/subuid has no ids left for slot %u", spec.slot);
         return instance_spec_save(&spec, path, err);
+}
+
+// RUN/by-name/NAME -> ../instances/iNNNN: what the unit hostd-instance@NAME.service gives to hostd-instance.
+static int name_run_dir(Instance *instance, Error *err) {
+        _cleanup_free_ char *link = instance_name_link(instance), *target = NULL, *dir = NULL;
+
+        if (!link || asprintf(&target, "../instances/i%04x", instance->record.slot) < 0) {
+                target = NULL;
+                return error_set_errno(err, ENOMEM, "cannot name the run directory");
+        }
+        if (asprintf(&dir, "%s/by-name", instance->manager->paths.run) < 0) {
+                dir = NULL;
+                return error_set_errno(err, ENOMEM, "cannot name the run directory");
+        }
+        (void) mkdir(dir, 0700);
+        (void) unlink(link);
+        return symlink(target, link) < 0 ? error_set_errno(err, errno, "cannot name the run directory") : 0;
 }
 
 static int prepare(Instance *instance, const char *run_dir, Error *err) {
@@ -161,7 +179,8 @@ static int prepare(Instance *instance, const char *run_dir, Error *err) {
         r = instance_apply_network(instance, err);
         if (r < 0)
                 return r;
-        return write_spec(instance, run_dir, template_dir, err);
+        r = write_spec(instance, run_dir, template_dir, err);
+        return r < 0 ? r : name_run_dir(instance, err);
 }
 
 // Under systemd the group exists once the unit runs: the supervisor waits for the limits (it starts nothing before HELLO).

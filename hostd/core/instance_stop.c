@@ -96,7 +96,7 @@ int instance_pause(Instance *instance, bool paused, Error *err) {
 }
 
 int instance_clean(Instance *instance, Error *err) {
-        _cleanup_free_ char *run_dir = instance_run_dir(instance), *prefix = instance_cgroup_prefix(instance);
+        _cleanup_free_ char *run_dir = instance_run_dir(instance), *prefix = instance_cgroup_prefix(instance), *name_link = instance_name_link(instance);
         Manager *m = instance->manager;
         Error later = ERROR_NULL;
         int r = 0, k;
@@ -126,6 +126,8 @@ int instance_clean(Instance *instance, Error *err) {
         instance->template_held = false;
         if (run_dir)
                 (void) io_remove_tree(AT_FDCWD, run_dir);
+        if (name_link)
+                (void) unlink(name_link);
         return r;
 }
 

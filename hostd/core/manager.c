@@ -15,6 +15,7 @@
 #include "core/command_link.h"
 #include "core/leaks.h"
 #include "core/lifecycle.h"
+#include "core/rebuild.h"
 #include "core/reconcile.h"
 #include "core/request.h"
 
@@ -196,15 +197,20 @@ static int open_directories(Manager *m, Error *err) {
 
 static int open_stores(Manager *m, Error *err) {
         _cleanup_free_ char *db = in_state(m, "state.db"), *audit = in_state(m, "audit");
+        bool audit_lost;
         int r;
 
         if (!db || !audit)
                 return error_set_errno(err, ENOMEM, "cannot start");
         if ((r = confdir_open(m->paths.etc, &m->confdir, err)) < 0 || (r = audit_open(audit, &m->audit, err)) < 0)
                 return r;
+        audit_lost = r == AUDIT_LOST;
         r = store_open(db, &m->store, err);
         if (r < 0)
                 return r;
+        if (audit_lost)
+                manager_warn(m, "audit", "host", "records that were on disk are gone from the audit log: see \"hostctl audit verify\"");
+        m->store_is_new = r != STORE_OPENED;
         if (r == STORE_REBUILT)
                 manager_warn(m, "store", "host", "state.db was damaged and moved aside; it is rebuilt from the files");
         if ((r = idpool_load("/etc", &m->pool, err)) < 0)
@@ -319,6 +325,8 @@ int manager_run(Manager *m, Error *err) {
         int r;
 
         if ((r = open_directories(m, err)) < 0 || (r = open_stores(m, err)) < 0 || (r = open_kernel(m, err)) < 0)
+                return r;
+        if (m->store_is_new && (r = rebuild_store(m, err)) < 0)
                 return r;
         if ((r = lifecycle_load(m, err)) < 0 || (r = command_link_new(m, err)) < 0 || (r = watch_all(m, err)) < 0)
                 return r;

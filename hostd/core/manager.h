@@ -44,6 +44,7 @@ typedef struct Manager {
         int state_fd;
         bool systemd; // PID 1 is systemd: the unit launcher is used
         bool stopping;
+        bool store_is_new; // nothing in it yet: rebuilt from the files
         bool booting; // first plan after the host came up
         bool commit_running, commit_again;
         struct CommitWaiter *commit_waiters;

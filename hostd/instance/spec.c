@@ -100,6 +100,7 @@ static const Field fields[] = {
         ROW(open_files, FIELD_U64, false, NULL),
         ROW(read_only, FIELD_BOOL, true, NULL),
         ROW(unified_cgroup, FIELD_BOOL, true, NULL),
+        ROW(wait_for_hello, FIELD_BOOL, false, NULL),
 };
 
 static void *field_at(const InstanceSpec *spec, const Field *field) {

@@ -26,6 +26,7 @@ typedef struct InstanceSpec {
         uint64_t open_files;     // RLIMIT_NOFILE, UINT64_MAX: default
         bool read_only;
         bool unified_cgroup;
+        bool wait_for_hello; // start nothing before hostd has connected: the limits can be written only once the unit's group exists
 } InstanceSpec;
 void instance_spec_done(InstanceSpec *spec);
 int instance_spec_save(const InstanceSpec *spec, const char *path, Error *err);

@@ -353,6 +353,18 @@ static void loop(Supervisor *s) {
         }
 }
 
+// Whoever connects has written the limits first.
+static int await_hostd(Supervisor *s, Error *err) {
+        usec_t end = clock_monotonic() + 30 * USEC_PER_SEC;
+
+        while (!control_has_client(s)) {
+                if (clock_monotonic() >= end)
+                        return error_set(err, ERR_TIMEOUT, "hostd did not connect within 30 s: without it there are no limits");
+                wait_once(s, 20);
+        }
+        return 0;
+}
+
 static int supervisor_start(Supervisor *s, const char *run_dir, Error *err) {
         int r = open_run_dir(s, run_dir, err);
 
@@ -368,6 +380,8 @@ static int supervisor_start(Supervisor *s, const char *run_dir, Error *err) {
                 r = rootfs_private_mounts(err);
         if (r == 0)
                 r = rootfs_assemble(&s->spec, err);
+        if (r == 0 && s->spec.wait_for_hello)
+                r = await_hostd(s, err);
         return r < 0 ? r : start_monitor(s, err);
 }
 
