@@ -41,7 +41,7 @@ static int restore_one(Manager *m, int dir, const char *name, Error *err) {
                 manager_warn(m, "rebuild", name, "its storage has no readable slot: it is not taken over");
                 return 0;
         }
-        snprintf(record.name, sizeof(record.name), "%s", name);
+        memcpy(record.name, name, strlen(name) + 1); // valid names are at most 32 bytes
         record.slot = (uint16_t) slot;
         if (valid_is(VALID_DIGEST, digest))
                 snprintf(record.template_digest, sizeof(record.template_digest), "%s", digest);
