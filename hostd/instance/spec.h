@@ -2,7 +2,9 @@
 // Spec: what hostd tells hostd-instance about one start, as a JSON file in the instance's run directory, and what they say to
 // each other afterwards. Both ends are root; the file is 0600 in a 0700 directory.
 //
-//   /run/hostd/instances/i0001/{spec.json, control (SOCK_SEQPACKET), console (pty relay socket), lxc/ (lxcpath), target}
+//   /run/hostd/instances/i0001/{spec.json, control (SOCK_SEQPACKET), seccomp, lxc.log, error, target}
+//
+// error: why a start failed, one sentence. target: "halt", "reboot" or "crash" once init is gone. Both for a hostd that comes late.
 #pragma once
 
 #include <stdbool.h>
@@ -37,7 +39,8 @@ int instance_spec_load(const char *path, InstanceSpec *ret, Error *err); // vali
 typedef enum ControlType {
         CONTROL_HELLO = 1, // hostd -> instance after each connect; answered by STATE and, when there is one, GUEST
         CONTROL_STATE,     // instance -> hostd: state, init_pid
-        CONTROL_GUEST,     // instance -> hostd: the host end of the guest channel (SCM_RIGHTS), pid of hostd-guest; again when it was restarted
+        CONTROL_GUEST,     // instance -> hostd: the host end of the guest channel (SCM_RIGHTS), pid of hostd-guest; again when it was
+                           // restarted; guest_pid 0 without a descriptor when it died
         CONTROL_STOP,      // hostd -> instance: ask the guest to shut down; re-sent inside until it exits; hostd kills at its deadline
         CONTROL_ERROR,     // instance -> hostd: start failed; text
         CONTROL_CONSOLE,   // hostd -> instance: three descriptors (in, out, err) of a console session; answered by CONSOLE_END

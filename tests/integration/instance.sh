@@ -231,13 +231,16 @@ systemd_suite() {
                 skip "no $suite root: mmdebstrap failed or is missing"
                 return
         fi
-        if [ ! -e "$debian/etc/systemd/system/sys-kernel-debug.mount" ]; then
+        if [ ! -e "$debian/etc/containers/storage.conf" ]; then
                 [ -d "$debian/home/agent" ] || chroot "$debian" useradd -m -u 1000 -s /bin/bash agent
                 echo agent:100000:65536 >"$debian/etc/subuid"; echo agent:100000:65536 >"$debian/etc/subgid"
                 mkdir -p "$debian/var/lib/systemd/linger"; touch "$debian/var/lib/systemd/linger/agent"
                 for u in systemd-udevd.service systemd-modules-load.service systemd-networkd-wait-online.service e2scrub_all.timer sys-kernel-debug.mount sys-kernel-tracing.mount apt-daily.timer apt-daily-upgrade.timer; do ln -sf /dev/null "$debian/etc/systemd/system/$u"; done
                 mkdir -p "$debian/etc/systemd/system/user@.service.d"; printf '[Service]\nDelegate=cpu cpuset io memory pids\n' >"$debian/etc/systemd/system/user@.service.d/delegate.conf"
                 : >"$debian/etc/machine-id"
+                # podman 4.3 falls back to vfs without being told.
+                mkdir -p "$debian/etc/containers"
+                printf '[storage]\ndriver = "overlay"\nrunroot = "/run/containers/storage"\ngraphroot = "/var/lib/containers/storage"\n' >"$debian/etc/containers/storage.conf"
         fi
         instance_new "deb-$suite"
         veth; spec deb "$debian" "$net"
