@@ -30,7 +30,9 @@ typedef struct NetworkAddress { // what one slot gets; pure function of the sett
 void network_address(const NetworkSettings *settings, uint16_t slot, NetworkAddress *ret);
 
 typedef struct Network Network;
-// Loads tables and rules (keeping sets, counters and chains of slots that are there), ip rules, sysctls.
+// Loads tables and rules (keeping sets, counters and chains of slots that are there), ip rules, sysctls. Slots, rule ids and rates
+// of an earlier hostd are found in the kernel and stay in force; call network_attach(), network_set_policy() and
+// network_set_upload() for each adopted slot all the same: network_restore() knows only what this object was told.
 int network_new(const NetworkSettings *settings, Network **ret, Error *err);
 Network *network_free(Network *network); // leaves the kernel's state
 DEFINE_CLEANUP(Network, network_free)
