@@ -210,7 +210,7 @@ static bool probe_is_stopped(int fd) {
 static int disk_probe_write(DiskHost *host, Error *err) {
         const DiskUsage limits = {.bytes_max = PROBE_LIMIT, .inodes_max = UINT64_MAX};
         static const char name[] = ".quota-probe";
-        uint64_t total, left;
+        uint64_t total = 0, left = 0;
         bool stopped = false;
         int r = disk_host_space(host, &total, &left);
 
