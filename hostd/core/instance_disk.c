@@ -21,7 +21,9 @@ static int make_dirs(Instance *instance, int dir, Error *err) {
         int r;
 
         for (size_t i = 0; i < ELEMENTS(instance_dirs); i++)
-                if (mkdirat(dir, instance_dirs[i].name, instance_dirs[i].mode) < 0 && errno != EEXIST)
+                // chmod: the mode of `upper` becomes the guest's "/", whatever the umask is.
+                if ((mkdirat(dir, instance_dirs[i].name, 0700) < 0 && errno != EEXIST) ||
+                    fchmodat(dir, instance_dirs[i].name, instance_dirs[i].mode, 0) < 0)
                         return error_set_errno(err, errno, "cannot make %s", instance_dirs[i].name);
         snprintf(text, sizeof(text), "%u %s\n", instance->record.slot, instance->record.template_digest);
         r = io_write_atomic(dir, "slot", text, strlen(text), 0600);

@@ -10,7 +10,7 @@
 
 static const char usage[] =
         "Usage: hostd [--check-config] [--etc-dir DIR] [--state-dir DIR] [--run-dir DIR] [--debug]\n"
-        "       hostd --remove-network\n\n"
+        "       hostd --remove-network | --enable-disk-quotas\n\n"
         "Serves instances for agents on this host; see hostd(8).\n"
         "\n"
         "  --check-config   read the configuration, say whether it is valid, exit 0 or 2\n"
@@ -18,19 +18,21 @@ static const char usage[] =
         "  --state-dir DIR  instances, templates, stores (default /var/lib/hostd)\n"
         "  --run-dir DIR    sockets and mounts (default /run/hostd)\n"
         "  --remove-network remove hostd's nftables table, interfaces and routing rules, and exit\n"
+        "  --enable-disk-quotas\n"
+        "                   switch quotas on where the file system of the state directory needs it, and exit\n"
         "  --debug          log more\n"
         "  --version\n";
 
 typedef struct Options {
         const char *etc, *state, *run;
-        bool check, debug, remove_network;
+        bool check, debug, remove_network, enable_quotas;
 } Options;
 
 static int parse_options(int argc, char **argv, Options *options) {
         static const struct option table[] = {
                 {"check-config", no_argument, NULL, 'C'}, {"etc-dir", required_argument, NULL, 'e'}, {"state-dir", required_argument, NULL, 's'},
                 {"run-dir", required_argument, NULL, 'r'}, {"debug", no_argument, NULL, 'd'},        {"version", no_argument, NULL, 'V'},
-                {"remove-network", no_argument, NULL, 'N'}, {"help", no_argument, NULL, 'h'},          {0},
+                {"remove-network", no_argument, NULL, 'N'}, {"enable-disk-quotas", no_argument, NULL, 'Q'}, {"help", no_argument, NULL, 'h'},          {0},
         };
         int c;
 
@@ -40,6 +42,8 @@ static int parse_options(int argc, char **argv, Options *options) {
                         *path = optarg;
                 else if (c == 'C')
                         options->check = true;
+                else if (c == 'Q')
+                        options->enable_quotas = true;
                 else if (c == 'N')
                         options->remove_network = true;
                 else if (c == 'd')
@@ -94,6 +98,16 @@ static int run(const Options *options) {
         return 0;
 }
 
+static int enable_quotas(const Options *options) {
+        _cleanup_close_ int fd = open(options->state, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = fd < 0 ? error_set_errno(&err, errno, "%s", options->state) : disk_host_enable(fd, &err);
+
+        if (r < 0)
+                fprintf(stderr, "hostd: %s\n", error_message(&err, r));
+        return r < 0 ? 1 : 0;
+}
+
 static int remove_network(void) {
         _cleanup_error_ Error err = ERROR_NULL;
         int r = network_remove_all(&err);
@@ -104,7 +118,7 @@ static int remove_network(void) {
 }
 
 int main(int argc, char **argv) {
-        Options options = {"/etc/hostd", "/var/lib/hostd", "/run/hostd", false, false, false};
+        Options options = {"/etc/hostd", "/var/lib/hostd", "/run/hostd", false, false, false, false};
         int r = parse_options(argc, argv, &options);
 
         if (r != 0)
@@ -117,5 +131,7 @@ int main(int argc, char **argv) {
                 fprintf(stderr, "hostd: must run as root: it makes mounts, control groups and network interfaces\n");
                 return 5;
         }
+        if (options.enable_quotas)
+                return enable_quotas(&options);
         return options.remove_network ? remove_network() : run(&options);
 }

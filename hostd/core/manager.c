@@ -220,12 +220,15 @@ static int open_stores(Manager *m, Error *err) {
 }
 
 static int open_kernel(Manager *m, Error *err) {
+        _cleanup_error_ Error disk_err = ERROR_NULL;
         int r;
 
         if ((r = disk_host_probe(m->state_fd, &m->disk, err)) < 0)
                 return error_wrap(err, "storage");
         if ((r = cgroup_host_new("/sys/fs/cgroup", &m->cgroup, err)) < 0)
                 return error_wrap(err, "cgroups");
+        if (cgroup_host_set_disk(m->cgroup, m->state_fd, &disk_err) < 0)
+                log_warning("io limits cannot be enforced: %s", error_message(&disk_err, -EIO));
         NetworkSettings *network = &m->desired->host.network;
         if (m->desired->host.uplink && strcmp(m->desired->host.uplink, "auto") == 0) {
                 free(TAKE_PTR(network->uplink));
@@ -273,8 +276,10 @@ static int listen_socket(Manager *m, Error *err) {
         if (fd < 0)
                 return fd;
         r = server_new(m->event, fd, request_dispatch, m, &m->server, err);
-        if (r >= 0)
+        if (r >= 0) {
                 server_set_connections_max(m->server, (unsigned) m->desired->host.connections_per_uid);
+                server_set_description(m->server, method_description());
+        }
         return r;
 }
 
