@@ -222,7 +222,7 @@ static const Column columns_carve[] = {
         {"name", "NAME"}, {"cpu", "CPU"}, {"memory", "MEMORY", .type = PARAM_SIZE}, {"disk", "DISK", .type = PARAM_SIZE}, {"pids", "PIDS", .type = PARAM_INT},
         {"template", "TEMPLATE"}, {NULL},
 };
-static const Column columns_doctor[] = {{"protection", "PROTECTION"}, {"state", "STATE"}, {"detail", "DETAIL"}, {"fix", "FIX"}, {NULL}};
+static const Column columns_doctor[] = {{"protection", "PROTECTION"}, {"state", "STATE"}, {"allowed", "ALLOWED", .type = PARAM_BOOL}, {"detail", "DETAIL"}, {"fix", "FIX"}, {NULL}};
 static const Column columns_leak[] = {{"kind", "KIND"}, {"object", "OBJECT"}, {NULL}};
 static const Column columns_audit[] = {
         {"time", "TIME"}, {"user", "USER"}, {"method", "METHOD"}, {"target", "TARGET"}, {"result", "RESULT"}, {"seq", "SEQ", true, PARAM_INT},

@@ -126,7 +126,7 @@ int command_doctor(Cli *cli, Args *args) {
         if (status != 0)
                 return status;
         json_array_foreach(json_object_get(reply, args->method->list), i, row)
-                if (strcmp(json_string_value(json_object_get(row, "state")) ?: "", "missing") == 0)
+                if (strcmp(json_string_value(json_object_get(row, "state")) ?: "", "missing") == 0 && !json_is_true(json_object_get(row, "allowed")))
                         status = 1;
         json_decref(reply);
         return status;
