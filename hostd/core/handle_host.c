@@ -59,7 +59,8 @@ static int carve_names(Request *request, unsigned count, char ***ret) {
 
 void handle_carve(Request *request) {
         Manager *m = request->manager;
-        const char *template = request_string(request, "template") ?: m->desired->host.default_template ?: "agent";
+        // A copy: each instance that is written loads the configuration anew.
+        _cleanup_free_ char *template = strdup(request_string(request, "template") ?: m->desired->host.default_template ?: "agent");
         unsigned count = (unsigned) request_int(request, "count", 1);
         _cleanup_free_ Promise *promised = NULL;
         _cleanup_strv_ char **names = NULL;
@@ -71,7 +72,7 @@ void handle_carve(Request *request) {
         int r;
 
         promised = manager_promises(m, NULL, &n);
-        r = promised ? carve_plan(&capacity, promised, n, count, &plan, &err) : -ENOMEM;
+        r = promised && template ? carve_plan(&capacity, promised, n, count, &plan, &err) : -ENOMEM;
         if (r >= 0 && !template_find(m->templates, template))
                 r = error_set(&err, ERR_NOT_FOUND, "there is no template \"%s\": build it with \"hostctl template build %s\"", template, template);
         if (r >= 0 && (r = carve_names(request, count, &names)) < 0)

@@ -55,7 +55,9 @@ int new_instance_make(Manager *m, const char *name, const json_t *parameters, Ne
         if ((r = text_put_pairs(&made.text, "", json_object_get(parameters, "settings"), err)) < 0 ||
             (r = text_put_pairs(&made.text, "labels.", json_object_get(parameters, "labels"), err)) < 0)
                 return r;
-        r = instance_config_parse(name, made.text ?: "", &m->desired->host, &made.config, err);
+        if (!made.text)
+                return error_set_field(err, "template", "template is missing");
+        r = instance_config_parse(name, made.text, &m->desired->host, &made.config, err);
         if (r < 0)
                 return r;
         for (char **policy = made.config->policies; policy && *policy; policy++)
