@@ -3,8 +3,8 @@
 
 packages_build="autoconf automake pkg-config gcc make libc6-dev liblxc1 libnftables-dev libconfig-dev libsystemd-dev libjansson-dev
  libsqlite3-dev libnftnl-dev libmnl-dev libsodium-dev libarchive-dev libseccomp-dev libcmocka-dev zlib1g-dev"
-packages_run="liblxc-common nftables iproute2 git mmdebstrap uidmap erofs-utils btrfs-progs xfsprogs e2fsprogs ca-certificates curl python3 procps"
-packages_test="clang bubblewrap podman crun busybox-static valgrind cppcheck universal-ctags mandoc jq strace bash-completion libcap2-bin attr"
+packages_run="liblxc-common nftables iproute2 git mmdebstrap uidmap erofs-utils btrfs-progs xfsprogs e2fsprogs ca-certificates curl python3 procps busybox-static"
+packages_test="clang bubblewrap podman crun valgrind cppcheck universal-ctags mandoc jq strace bash-completion libcap2-bin attr"
 
 # Names that differ between the releases.
 packages_alternatives() {
