@@ -162,7 +162,7 @@ static bool child_of(pid_t parent) {
 }
 
 // reboot(2) in a pid namespace kills init: by SIGHUP for a reboot, by SIGINT for halt and power-off. liblxc reports a death by
-// signal in the form of a stop by it (all versions from 4.0), and a failed start as 1. An init that ends otherwise has crashed.
+// signal in the form of a stop by it (seen with 5.0.2), and a failed start as 1. An init that ends otherwise has crashed.
 static int monitor_status(int status) {
         int number = WIFSTOPPED(status) ? WSTOPSIG(status) : 0;
 
