@@ -150,6 +150,7 @@ static void guest_channel_fail(GuestChannel *channel, GuestEntry *entry, GuestSt
 
 static void guest_channel_ready(GuestChannel *channel, GuestEntry *entry, const GuestHeader *h, const struct ucred *ucred) {
         _cleanup_close_ int pidfd = -EBADF;
+        char path[40];
         int r;
 
         if (entry->started || ucred->pid <= 0) {
@@ -163,6 +164,11 @@ static void guest_channel_ready(GuestChannel *channel, GuestEntry *entry, const 
         }
         r = entry->login ? cgroup_box_attach(channel->box, CGROUP_LOGIN, ucred->pid, NULL)
                          : cgroup_command_attach(channel->box, entry->id, ucred->pid, NULL);
+        // The helper is protected from the OOM killer; what it starts must not be. From outside, because a process that is not
+        // dumpable may not open its own file.
+        (void) snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", ucred->pid);
+        if (r >= 0)
+                r = MIN2(io_write_file(AT_FDCWD, path, "0"), 0);
         if (!guest_pidfd_alive(pidfd)) {
                 // It died under us; the write may have hit another process, which must not be killed for it.
                 guest_channel_fail(channel, entry, GUEST_STAGE_SETUP, ESRCH);

@@ -87,9 +87,8 @@ static int child_session(const ChildSpec *spec) {
                 return -errno;
         if ((spec->request->header.flags & GUEST_FLAG_TTY) && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
                 return -errno;
-        // Neither of these is a protection the host relies on, and both may be forbidden or full inside.
+        // oom_score_adj is put back by hostd, from outside. Neither of these is a protection the host relies on, and both may be forbidden or full inside.
         (void) setrlimit(RLIMIT_NOFILE, &spec->open_files);
-        (void) io_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "0");
         (void) syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
         return 0;
 }
