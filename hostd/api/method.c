@@ -76,6 +76,11 @@ static const Param params_log[] = {
         {"lines", 'n', PARAM_INT, 0, .min = 1, .max = 100000, .meta = "N", .doc = "only the last lines (default 1000)"},
         END,
 };
+static const Param params_diff[] = {
+        NAME_PARAM,
+        {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table (one line each) or json"},
+        END,
+};
 static const Param params_exec[] = {
         NAME_PARAM,
         {"command", 0, PARAM_STRINGS, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_REST, VALID_ARGUMENT, .meta = "COMMAND", .doc = "program and arguments"},
@@ -262,6 +267,8 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "The console of the instance on a pty; ^] ends the session and leaves the instance alone."},
         [METHOD_INSTANCE_LOG] = {I "Log", "log", VIEW, SPECIAL, 0, params_log, .doc = "Show the console log of an instance",
                 .manual = "Reply: {lines}."},
+        [METHOD_INSTANCE_DIFF] = {I "Diff", "diff", OPERATE, MUTATES | SPECIAL, 1, params_diff, .doc = "List what an instance changed against its template",
+                .manual = "One line for each change of the root, by path: A added, M written or changed in mode or owner, D deleted, O a directory that replaces the template's with all that was below, ? something that could not be read. A file counts as written even if its content is what it was. What is in the data volume (/home, /var/lib/containers) is not compared. Works while the instance runs; then the list is as stale as its tree is busy. The descriptor is a pipe for the list."},
         [METHOD_COMMAND_EXEC] = {"io.hostd.Command.Exec", "exec", OPERATE, MUTATES | MORE | SPECIAL, 3, params_exec, .doc = "Run a command in an instance",
                 .manual = "The first word after NAME ends the options. With standard input and output on a terminal, or with --tty, the command gets a pty; otherwise three pipes. Exit status: the command's own; 128+N for signal N; 124 when its time was over; 126 or 127 when it could not be run; 125 when hostctl or hostd failed. Answers: {id}, then the record {exit, signal, oom, timed_out, cpu_usec, memory_peak, stage, message}."},
         [METHOD_COMMAND_SHELL] = {"io.hostd.Command.Shell", "shell", OPERATE, MUTATES | MORE | SPECIAL, 3, params_shell, .doc = "Open a login shell in an instance",

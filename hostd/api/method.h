@@ -26,6 +26,7 @@ typedef enum MethodId {
         METHOD_INSTANCE_LABEL,
         METHOD_INSTANCE_CONSOLE,
         METHOD_INSTANCE_LOG,
+        METHOD_INSTANCE_DIFF, // fds: the pipe that the list of changes (guest/tree.h) is written to
         METHOD_COMMAND_EXEC,   // more: {id} then the record; fds: stdin, stdout, stderr (guest ends of pipes, or one pty thrice)
         METHOD_COMMAND_SHELL,  // the same through PAM
         METHOD_COMMAND_ATTACH, // more: waits for a command again after hostd restarted

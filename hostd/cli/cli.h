@@ -41,6 +41,7 @@ int command_file_push(Cli *cli, Args *args);
 int command_file_pull(Cli *cli, Args *args);
 int command_file_list(Cli *cli, Args *args);
 int command_file_remove(Cli *cli, Args *args);
+int command_diff(Cli *cli, Args *args);
 int command_template_build(Cli *cli, Args *args);
 int command_template_import(Cli *cli, Args *args);
 int command_carve(Cli *cli, Args *args);

@@ -9,8 +9,9 @@ static const struct {
         SpecialFn run;
 } special_table[] = {
         {METHOD_INSTANCE_SHOW, command_show},       {METHOD_INSTANCE_CONSOLE, command_console},
-        {METHOD_INSTANCE_LOG, command_text},        {METHOD_COMMAND_EXEC, command_exec},
-        {METHOD_COMMAND_SHELL, command_shell},      {METHOD_COMMAND_ATTACH, command_wait},
+        {METHOD_INSTANCE_LOG, command_text},        {METHOD_INSTANCE_DIFF, command_diff},
+        {METHOD_COMMAND_EXEC, command_exec},        {METHOD_COMMAND_SHELL, command_shell},
+        {METHOD_COMMAND_ATTACH, command_wait},
         {METHOD_FILE_PUSH, command_file_push},      {METHOD_FILE_PULL, command_file_pull},
         {METHOD_FILE_LIST, command_file_list},      {METHOD_FILE_REMOVE, command_file_remove},
         {METHOD_TEMPLATE_BUILD, command_template_build}, {METHOD_TEMPLATE_IMPORT, command_template_import},

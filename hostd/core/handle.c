@@ -19,6 +19,7 @@ const RequestHandler request_handlers[_METHOD_MAX] = {
         [METHOD_INSTANCE_LABEL] = handle_label,
         [METHOD_INSTANCE_CONSOLE] = handle_console,
         [METHOD_INSTANCE_LOG] = handle_log,
+        [METHOD_INSTANCE_DIFF] = handle_diff,
         [METHOD_COMMAND_EXEC] = handle_exec,
         [METHOD_COMMAND_SHELL] = handle_shell,
         [METHOD_COMMAND_ATTACH] = handle_command_attach,

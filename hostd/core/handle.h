@@ -19,6 +19,8 @@ void handle_list(Request *request);
 void handle_show(Request *request);
 void handle_console(Request *request);
 void handle_log(Request *request);
+// diff
+void handle_diff(Request *request);
 // command, file
 void handle_exec(Request *request);
 void handle_shell(Request *request);

@@ -26,6 +26,7 @@ typedef struct Request {
         Instance *instance;
         struct Command *command;
         struct Building *building;
+        struct DiffRun *diff;
         int verb;
         int fds[WIRE_FDS_MAX]; // taken from the call, owned
         void (*closed)(struct Request *request); // the caller went away before the answer

@@ -15,7 +15,7 @@ typedef struct __attribute__((packed)) TreeRecord {
         uint16_t type, path_size;
         uint32_t mode, uid, gid, mtime_nsec;
         uint64_t mtime_sec, size;
-        uint16_t target_size, zero16;
+        uint16_t target_size, change;
         uint32_t zero32;
 } TreeRecord;
 _Static_assert(sizeof(TreeRecord) == TREE_RECORD_SIZE, "the record is part of the interface");
@@ -114,6 +114,14 @@ static int tree_reader_bad(Error *err, const char *what) {
         return -EBADMSG;
 }
 
+static bool tree_change_valid(const TreeReader *reader, TreeType type, uint16_t change) {
+        if (change == 0)
+                return !reader->changes || type == TREE_END;
+        if (!reader->changes)
+                return false;
+        return type == TREE_END ? change == TREE_CHANGES_CUT : change < 128 && strchr(TREE_CHANGES, change);
+}
+
 static int tree_reader_record(TreeReader *reader, TreeEntry *ret, size_t *ret_target, Error *err) {
         TreeRecord record;
         size_t path_size, target_size;
@@ -125,8 +133,9 @@ static int tree_reader_record(TreeReader *reader, TreeEntry *ret, size_t *ret_ta
         reader->at += sizeof(record);
         ret->type = le16toh(record.type);
         if (le32toh(record.magic) != TREE_RECORD_MAGIC || ret->type < TREE_DIR || ret->type >= _TREE_TYPE_MAX ||
-            record.zero16 != 0 || record.zero32 != 0)
+            !tree_change_valid(reader, ret->type, le16toh(record.change)) || record.zero32 != 0)
                 return tree_reader_bad(err, "a record is malformed");
+        ret->change = (char) le16toh(record.change);
         ret->mode = le32toh(record.mode);
         ret->uid = le32toh(record.uid);
         ret->gid = le32toh(record.gid);
@@ -153,7 +162,7 @@ static int tree_reader_check(TreeReader *reader, const TreeEntry *entry, size_t 
                 return tree_reader_bad(err, "its first record is not the root");
         if (!tree_path_valid(entry->path, path_size, reader->entries == 0 || reader->list))
                 return tree_reader_bad(err, "a path is absolute, empty, too long or holds \"..\"");
-        if (reader->list && strchr(entry->path, '/'))
+        if (reader->list && !reader->changes && strchr(entry->path, '/'))
                 return tree_reader_bad(err, "a listed name holds a slash");
         if (tree_path_depth(entry->path) > reader->limits.max_depth)
                 return tree_reader_bad(err, "it is nested too deeply");
@@ -202,6 +211,7 @@ int tree_reader_next(TreeReader *reader, TreeEntry *ret, Error *err) {
                 if (r != 0 || target_size != 0 || ret->size != reader->entries)
                         return tree_reader_bad(err, "its number of entries is wrong");
                 reader->ended = true;
+                reader->cut = ret->change == TREE_CHANGES_CUT;
                 return 0;
         }
         r = tree_reader_check(reader, ret, (size_t) r, target_size, err);
@@ -257,6 +267,7 @@ int tree_write_entry(int out_fd, const TreeEntry *entry) {
                 .mtime_sec = htole64((uint64_t) entry->mtime_sec),
                 .size = htole64(entry->size),
                 .target_size = htole16((uint16_t) target_size),
+                .change = htole16((uint16_t) entry->change),
         };
 
         memcpy(buf, &record, sizeof(record));
@@ -265,18 +276,39 @@ int tree_write_entry(int out_fd, const TreeEntry *entry) {
         return io_write_all(out_fd, buf, sizeof(record) + path_size + target_size);
 }
 
-int tree_list_read(int in_fd, const TreeLimits *limits, TreeListFn fn, void *userdata, Error *err) {
+static int tree_list_loop(TreeReader *reader, TreeListFn fn, void *userdata, Error *err) {
         _cleanup_free_ TreeEntry *entry = malloc(sizeof(*entry));
-        _cleanup_(tree_reader_done) TreeReader reader = {.fd = -EBADF};
         int r;
 
-        if (!entry || tree_reader_init(&reader, in_fd, limits) < 0)
+        if (!entry)
                 return error_set_errno(err, ENOMEM, "cannot read the list");
-        reader.list = true;
-        while ((r = tree_reader_next(&reader, entry, err)) > 0) {
+        reader->list = true;
+        while ((r = tree_reader_next(reader, entry, err)) > 0) {
                 r = fn(entry, userdata);
                 if (r < 0)
                         return r;
         }
+        return r;
+}
+
+int tree_list_read(int in_fd, const TreeLimits *limits, TreeListFn fn, void *userdata, Error *err) {
+        _cleanup_(tree_reader_done) TreeReader reader = {.fd = -EBADF};
+
+        if (tree_reader_init(&reader, in_fd, limits) < 0)
+                return error_set_errno(err, ENOMEM, "cannot read the list");
+        return tree_list_loop(&reader, fn, userdata, err);
+}
+
+int tree_changes_read(int in_fd, TreeListFn fn, void *userdata, bool *ret_cut, Error *err) {
+        static const TreeLimits limits = {.max_depth = TREE_CHANGES_DEPTH_MAX};
+        _cleanup_(tree_reader_done) TreeReader reader = {.fd = -EBADF};
+        int r;
+
+        if (tree_reader_init(&reader, in_fd, &limits) < 0)
+                return error_set_errno(err, ENOMEM, "cannot read the changes");
+        reader.changes = true;
+        r = tree_list_loop(&reader, fn, userdata, err);
+        if (r >= 0)
+                *ret_cut = reader.cut;
         return r;
 }

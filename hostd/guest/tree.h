@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Tree: files and directories as one byte stream, for `file push`, `file pull` and `file list`.
+// Tree: files and directories as one byte stream, for `file push`, `file pull`, `file list` and `diff`.
 //
 // Both ends mistrust the stream: it comes from a guest on the way out, and on the way in it is unpacked as a guest's user. Packing
 // follows no link and opens nothing but regular files and directories. Unpacking resolves each path below the given directory
@@ -31,6 +31,7 @@ typedef struct TreeEntry {
         uint64_t size;                 // of a file: what stat said; only the chunks count
         char path[TREE_PATH_MAX + 1];  // NUL-terminated, no NUL inside
         char target[TREE_PATH_MAX + 1]; // of a link
+        char change;                   // one of TREE_CHANGES in lists of changes, 0 elsewhere
 } TreeEntry;
 
 typedef struct TreeLimits {
@@ -57,6 +58,14 @@ int tree_unpack(int dirfd, int in_fd, const TreeOptions *options, Error *err);
 typedef int (*TreeListFn)(const TreeEntry *entry, void *userdata); // negative stops
 int tree_list_read(int in_fd, const TreeLimits *limits, TreeListFn fn, void *userdata, Error *err);
 
+// A list of changes: records without data whose paths are whole and which say what happened: added, modified, deleted, opaque
+// (a directory that hides the one below it), or '?': something there could not be read. The end record's letter is TREE_CHANGES_CUT
+// when the list had to stop early.
+#define TREE_CHANGES "AMDO?"
+#define TREE_CHANGES_CUT 'T'
+#define TREE_CHANGES_DEPTH_MAX 200
+int tree_changes_read(int in_fd, TreeListFn fn, void *userdata, bool *ret_cut, Error *err);
+
 // The reader below both; on its own for tests and the fuzz target. With in_fd < 0 it reads `data` only.
 typedef struct TreeReader {
         int fd;
@@ -65,6 +74,7 @@ typedef struct TreeReader {
         uint64_t bytes, entries;
         TreeLimits limits;
         bool list, started, in_data, ended;
+        bool changes, cut; // changes: also sets list
 } TreeReader;
 int tree_reader_init(TreeReader *reader, int in_fd, const TreeLimits *limits);
 void tree_reader_init_memory(TreeReader *reader, const void *data, size_t size);

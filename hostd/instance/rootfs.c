@@ -13,7 +13,6 @@
 #include <linux/openat2.h>
 #include <linux/securebits.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/mount.h>
@@ -25,6 +24,7 @@
 #include <sys/wait.h>
 
 #include "base/io.h"
+#include "instance/idmap.h"
 
 // What must be a directory before liblxc mounts there: a link would send a mount elsewhere.
 static const char *const mount_points[] = {"dev", "proc", "sys", "run", "tmp"};
@@ -48,64 +48,6 @@ int rootfs_private_mounts(Error *err) {
         if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
                 return error_set_errno(err, errno, "making a mount namespace");
         return 0;
-}
-
-static int userns_write_maps(pid_t pid, const InstanceSpec *spec) {
-        static const char *const files[] = {"uid_map", "gid_map"};
-        char path[64];
-
-        for (size_t i = 0; i < ELEMENTS(files); i++) {
-                (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, files[i]);
-                int r = io_write_filef(AT_FDCWD, path, "0 %u %u\n", spec->id_base, spec->id_count);
-                if (r < 0)
-                        return r;
-        }
-        return 0;
-}
-
-// A user namespace with the instance's map, held by descriptor only: mount_setattr() takes its map from it.
-static int userns_open(const InstanceSpec *spec) {
-        _cleanup_close_ int ready = -EBADF, ready_child = -EBADF;
-        int pair[2], fd = -EBADF, r = 0;
-        char path[64], byte;
-        pid_t pid;
-
-        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-                return -errno;
-        ready = pair[0], ready_child = pair[1];
-        pid = fork();
-        if (pid < 0)
-                return -errno;
-        if (pid == 0) {
-                (void) close(ready);
-                if (unshare(CLONE_NEWUSER) < 0 || write(ready_child, "", 1) != 1)
-                        _exit(1);
-                _exit((int) read(ready_child, &byte, 1)); // until the parent has the namespace
-        }
-        ready_child = close_fd(ready_child);
-        if (read(ready, &byte, 1) != 1)
-                r = -EPERM;
-        if (r == 0)
-                r = userns_write_maps(pid, spec);
-        if (r == 0) {
-                (void) snprintf(path, sizeof(path), "/proc/%d/ns/user", (int) pid);
-                fd = open(path, O_RDONLY | O_CLOEXEC);
-                r = fd < 0 ? -errno : fd;
-        }
-        ready = close_fd(ready);
-        (void) waitpid(pid, NULL, 0);
-        return r;
-}
-
-// A detached, idmapped clone of one mount (not of mounts below it).
-static int tree_clone(int dir, int userns, uint64_t set, uint64_t clear) {
-        struct mount_attr attr = {
-                .attr_set = MOUNT_ATTR_IDMAP | set, .attr_clr = clear, .propagation = MS_PRIVATE, .userns_fd = (uint64_t) userns};
-        _cleanup_close_ int tree = open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-
-        if (tree < 0 || mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
-                return -errno;
-        return TAKE_FD(tree);
 }
 
 // Short relative names, because the guest reads them in its mountinfo.
@@ -239,7 +181,7 @@ static int home_fill(int data, int lower, int userns, Error *err) {
         if (to < 0)
                 return error_set_errno(err, to, "opening data/home.new");
         if (from >= 0) {
-                tree = tree_clone(to, userns, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID, 0);
+                tree = idmap_clone(to, userns, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID, 0);
                 if (tree < 0)
                         return error_set_errno(err, tree, "id-mapping data/home.new");
                 r = home_copy(userns, from, tree, err);
@@ -265,7 +207,7 @@ static int data_mount(int root, int data, int userns, const InstanceSpec *spec, 
                         return error_set(err, ERR_INVALID, "/%s in the root is no plain directory: %s", data_binds[i].target,
                                          strerror(-target));
                 // Storage may be mounted nosuid; inside, sudo and podman's images need their bits. Devices never.
-                tree = tree_clone(source, userns, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID);
+                tree = idmap_clone(source, userns, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID);
                 if (tree < 0)
                         return error_set_errno(err, tree, "id-mapping data/%s", data_binds[i].source);
                 if (move_mount(tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
@@ -292,7 +234,7 @@ int rootfs_assemble(const InstanceSpec *spec, Error *err) {
         struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
         int r;
 
-        userns = userns_open(spec);
+        userns = idmap_open(spec->id_base, spec->id_count);
         if (userns < 0)
                 return error_set_errno(err, userns, "making the id map");
         template = open(spec->template_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -302,10 +244,10 @@ int rootfs_assemble(const InstanceSpec *spec, Error *err) {
         data = base < 0 ? -errno : open_plain_dir(base, "data");
         if (data < 0)
                 return error_set_errno(err, data, "opening data below %s", spec->root_dir);
-        lower = tree_clone(template, userns, MOUNT_ATTR_NODEV, 0);
+        lower = idmap_clone(template, userns, MOUNT_ATTR_NODEV, 0);
         if (lower < 0)
                 return error_set_errno(err, lower, "id-mapping the template %s", spec->template_dir);
-        upper = tree_clone(base, userns, MOUNT_ATTR_NODEV, 0);
+        upper = idmap_clone(base, userns, MOUNT_ATTR_NODEV, 0);
         if (upper < 0)
                 return error_set_errno(err, upper, "id-mapping %s", spec->root_dir);
         r = home_fill(data, lower, userns, err);

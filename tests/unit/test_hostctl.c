@@ -138,6 +138,18 @@ static int child_list(Call *call) {
         return tree_list(open(inside(call), O_RDONLY | O_DIRECTORY), ".", 1, NULL, NULL) < 0;
 }
 
+// A hostile name, changes out of order, and for "cut" an end that says so, for "torn" none.
+static int child_diff(Call *call) {
+        static TreeEntry deleted = {.type = TREE_DIR, .mode = S_IFDIR | 0755, .path = "var", .change = 'D'};
+        static TreeEntry added = {.type = TREE_LINK, .mode = S_IFLNK | 0777, .path = "etc/a\nb", .target = "t", .change = 'A'};
+        const char *name = json_string_value(json_object_get(call_parameters(call), "name"));
+        TreeEntry end = {.type = TREE_END, .size = 2, .change = strcmp(name, "cut") == 0 ? TREE_CHANGES_CUT : 0};
+
+        if (io_write_all(1, TREE_MAGIC, TREE_MAGIC_SIZE) < 0 || tree_write_entry(1, &deleted) < 0 || tree_write_entry(1, &added) < 0)
+                return 1;
+        return strcmp(name, "torn") != 0 && tree_write_entry(1, &end) < 0;
+}
+
 static const char *text_of(Call *call, const char *key) {
         return json_string_value(json_object_get(call_parameters(call), key)) ?: "";
 }
@@ -258,6 +270,10 @@ static void fake_file_list(Call *call) {
         run_child(call, 1, 1, child_list);
 }
 
+static void fake_diff(Call *call) {
+        run_child(call, 1, 1, child_diff);
+}
+
 static const struct {
         MethodId method;
         void (*answer)(Call *call);
@@ -267,7 +283,7 @@ static const struct {
         {METHOD_HOST_LEAKS, fake_empty},     {METHOD_HOST_DOCTOR, fake_doctor},    {METHOD_INSTANCE_SHOW, fake_show},
         {METHOD_INSTANCE_LOG, fake_text},    {METHOD_TEMPLATE_BUILD, fake_build},  {METHOD_FILE_PUSH, fake_push},
         {METHOD_EVENTS_FOLLOW, fake_events}, {METHOD_INSTANCE_CONSOLE, fake_console}, {METHOD_NETWORK_SHOW, fake_network},
-        {METHOD_FILE_PULL, fake_pull},       {METHOD_FILE_LIST, fake_file_list},
+        {METHOD_FILE_PULL, fake_pull},       {METHOD_FILE_LIST, fake_file_list}, {METHOD_INSTANCE_DIFF, fake_diff},
 };
 
 static void on_call(Call *call, void *userdata) {
@@ -710,6 +726,21 @@ static void test_files(void **state) {
         expect("file pull one", 2, "", "usage");
 }
 
+static void test_diff(void **state) {
+        expect("diff one", 0, "A /etc/a\\x0ab\nD /var\n", NULL);
+        expect("diff cut", 0, "A /etc/a\\x0ab\nD /var\n", "only the first 2 changes");
+        expect("diff torn", 2, "", "ends too early");
+        expect("diff one -f csv", 2, "", "table or json");
+        _cleanup_outcome_ Outcome o = run("diff cut --format json");
+        json_t *reply = json_loads(o.out, 0, NULL), *first = json_array_get(json_object_get(reply, "changes"), 0);
+        assert_int_equal(o.status, 0);
+        assert_true(json_is_false(json_object_get(reply, "complete")));
+        assert_string_equal(json_string_value(json_object_get(first, "path")), "/etc/a\nb");
+        assert_string_equal(json_string_value(json_object_get(first, "target")), "t");
+        assert_string_equal(json_string_value(json_object_get(first, "type")), "link");
+        json_decref(reply);
+}
+
 static void test_events_console_network(void **state) {
         expect("events", 0, "T1  started  one  pid=5\n", NULL);
         expect("events --follow", 0, "T1  started  one  pid=5\nT2  odd\\x1b\n", NULL);
@@ -754,7 +785,7 @@ int main(void) {
                 cmocka_unit_test(test_terminal), cmocka_unit_test(test_reader_goes_away), cmocka_unit_test(test_signals_are_forwarded),
                 cmocka_unit_test(test_killed_client_kills_command), cmocka_unit_test(test_restart_of_hostd),
                 cmocka_unit_test(test_signals_while_hostd_is_away), cmocka_unit_test(test_exit_status_is_the_answer), cmocka_unit_test(test_files),
-                cmocka_unit_test(test_events_console_network), cmocka_unit_test(test_stdio),
+                cmocka_unit_test(test_diff), cmocka_unit_test(test_events_console_network), cmocka_unit_test(test_stdio),
         };
 
         return cmocka_run_group_tests(tests, setup, teardown);
