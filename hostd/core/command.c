@@ -323,6 +323,18 @@ void command_manager_drop_channel(CommandManager *manager, GuestChannel *channel
         }
 }
 
+void command_manager_drop_box(CommandManager *manager, CgroupBox *box, const char *why) {
+        for (Command *c = manager->first, *next; c; c = next) {
+                next = c->next;
+                if (c->box != box)
+                        continue;
+                command_end(c, why);
+                c->has_group = false; // goes with the box
+                c->box = NULL;
+                command_arm(c);
+        }
+}
+
 static void command_on_gone(GuestChannel *channel, void *userdata) {
         CommandManager *manager = userdata;
 

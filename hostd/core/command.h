@@ -57,6 +57,8 @@ DEFINE_CLEANUP(CommandManager, command_manager_free)
 extern const GuestChannelHandlers command_guest_handlers;
 // Call before freeing a channel whose instance was stopped: ends its commands ("the instance was stopped").
 void command_manager_drop_channel(CommandManager *manager, GuestChannel *channel, const char *why);
+// Call before freeing a box, and before it is removed: commands that have ended hold on to it until their group is gone.
+void command_manager_drop_box(CommandManager *manager, CgroupBox *box, const char *why);
 
 int command_start(CommandManager *manager, const CommandRequest *request, Command **ret, Error *err);
 // NULL if absent or ended; one that ended before its client came back is still found until orphan_limit.

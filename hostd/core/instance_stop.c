@@ -6,6 +6,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "core/command.h"
 #include "core/launcher.h"
 #include "core/manager.h"
 
@@ -112,6 +113,8 @@ int instance_clean(Instance *instance, Error *err) {
         if (!instance->box && prefix)
                 (void) cgroup_box_open(m->cgroup, prefix, &instance->box, NULL);
         if (instance->box) {
+                if (m->commands)
+                        command_manager_drop_box(m->commands, instance->box, "the instance was stopped");
                 r = cgroup_box_remove(instance->box, err);
                 instance->box = cgroup_box_free(instance->box);
         }
