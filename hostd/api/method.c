@@ -311,7 +311,7 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_HOST_LEAKS] = {"io.hostd.Host.Leaks", "leaks", VIEW, SPECIAL, 0, params_list, "leaks", columns_leak, "List kernel objects that should not exist",
                 .manual = "hostctl prints nothing and exits with 0 if there are none, with 1 otherwise."},
         [METHOD_HOST_INFO] = {"io.hostd.Host.Info", "info", VIEW, 0, 0, params_none, .doc = "Show version, capacity and what is promised"},
-        [METHOD_EVENTS_FOLLOW] = {"io.hostd.Events.Follow", "events", VIEW, MORE | SPECIAL, 0, params_events, .doc = "Show events as they happen",
+        [METHOD_EVENTS_FOLLOW] = {"io.hostd.Events.Follow", "events", VIEW, MORE | METHOD_ONCE | SPECIAL, 0, params_events, .doc = "Show events as they happen",
                 .manual = "The first answer is {events}, those that hostd still remembers; with more, each further one is {event}. hostctl follows with --follow."},
         [METHOD_AUDIT_VERIFY] = {"io.hostd.Audit.Verify", "audit verify", VIEW, 0, 0, params_none, .doc = "Check the audit log's hash chain"},
         [METHOD_AUDIT_TAIL] = {"io.hostd.Audit.Tail", "audit tail", VIEW, 0, 0, params_audit_tail, "records", columns_audit, "Show the newest audit records"},

@@ -100,6 +100,7 @@ typedef enum MethodFlags {
         METHOD_MUTATES = 1 << 1,  // changes or enters something: audited
         METHOD_ALL = 1 << 2,      // hostctl accepts --all
         METHOD_SPECIAL = 1 << 3,  // hostctl has code of its own for it
+        METHOD_ONCE = 1 << 4,     // with METHOD_MORE: a call without "more" gets the first answer only
 } MethodFlags;
 
 typedef struct Column {

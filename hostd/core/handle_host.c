@@ -135,7 +135,10 @@ void handle_info(Request *request) {
 void handle_events(Request *request) {
         Call *call = TAKE_PTR(request->call);
 
-        event_follow(request->manager->bus, call, request_string(request, "name"));
+        if (call_wants_more(call))
+                event_follow(request->manager->bus, call, request_string(request, "name"));
+        else
+                call_reply(call, json_pack("{s:o}", "events", event_recent(request->manager->bus, request_string(request, "name"))));
 }
 
 typedef struct AuditInput {

@@ -157,7 +157,7 @@ static int request_check(Request *request, Error *err) {
                 return error_set(err, ERR_DENIED, "%s may not call %s: it needs %s access and this user has %s", request->peer.user,
                                  request->method->words, access_to_string(request->method->access),
                                  access_to_string(request->peer.access));
-        if ((request->method->flags & METHOD_MORE) && !call_wants_more(request->call))
+        if ((request->method->flags & (METHOD_MORE | METHOD_ONCE)) == METHOD_MORE && !call_wants_more(request->call))
                 return error_set(err, ERR_INVALID, "%s answers in several parts: call it with \"more\"", request->method->name);
         if (request->manager->stopping && (request->method->flags & METHOD_MUTATES))
                 return error_set(err, ERR_UNAVAILABLE, "hostd is shutting down");
