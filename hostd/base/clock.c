@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Clock: see clock.h.
 #include "base/clock.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// Size: see size.h.
 #include "base/size.h"
 
 #include <ctype.h>

@@ -151,7 +151,7 @@ static bool check_cidr(const char *v) {
                 return true;
         if (strspn(slash + 1, DIGIT) != strlen(slash + 1) || strlen(slash + 1) > 3 || !slash[1])
                 return false;
-        return atol(slash + 1) <= (six ? 128 : 32);
+        return strtoul(slash + 1, NULL, 10) <= (six ? 128 : 32);
 }
 
 static bool check_ports(const char *v) {

@@ -65,10 +65,17 @@ static int manual_markdown(void) {
         return 0;
 }
 
+// One sentence on each line, as mdoc wants it.
 static void mdoc_text(const char *text) {
-        if (text[0] == '.' || text[0] == '\'')
-                fputs("\\&", stdout); // would be a macro
         for (const char *c = text; *c; c++) {
+                bool first = c == text;
+                if (*c == ' ' && !first && c[-1] == '.' && c[1]) {
+                        putchar('\n');
+                        first = true;
+                        c++;
+                }
+                if (first && (*c == '.' || *c == '\''))
+                        fputs("\\&", stdout); // would be a macro
                 if (*c == '\\')
                         fputs("\\e", stdout);
                 else

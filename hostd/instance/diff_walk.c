@@ -88,15 +88,24 @@ static bool same_owner(const struct stat *a, const struct stat *b) {
         return a->st_mode == b->st_mode && a->st_uid == b->st_uid && a->st_gid == b->st_gid;
 }
 
-static int walk_dir(Walker *w, int dirfd, const char *name, const struct stat *st, int lower_dirfd, const struct stat *lower, unsigned depth) {
+// A name in upper, and the same one in the template.
+typedef struct Node {
+        int dirfd, lower_dirfd;
+        const char *name;
+        struct stat st, lower_st;
+        const struct stat *lower; // NULL: not there
+} Node;
+
+static int walk_dir(Walker *w, const Node *node, unsigned depth) {
         _cleanup_close_ int fd = -EBADF, lower_fd = -EBADF;
+        const struct stat *st = &node->st, *lower = node->lower;
         int opaque, r = 0;
 
-        fd = depth >= TREE_CHANGES_DEPTH_MAX ? -ELOOP : open_dir(dirfd, name, O_RDONLY);
+        fd = depth >= TREE_CHANGES_DEPTH_MAX ? -ELOOP : open_dir(node->dirfd, node->name, O_RDONLY);
         if (fd < 0)
                 return fd == -ENOENT ? 0 : emit_unread(w, st);
         if (lower && S_ISDIR(lower->st_mode)) {
-                lower_fd = open_dir(lower_dirfd, name, O_PATH);
+                lower_fd = open_dir(node->lower_dirfd, node->name, O_PATH);
                 if (lower_fd < 0)
                         return error_set_errno(w->err, lower_fd, "cannot read the template");
         }
@@ -114,22 +123,22 @@ static int walk_dir(Walker *w, int dirfd, const char *name, const struct stat *s
 }
 
 static int walk_node(Walker *w, int dirfd, const char *name, int lower_dirfd, unsigned depth) {
-        struct stat st, lower_st, *lower = NULL;
+        Node node = {.dirfd = dirfd, .lower_dirfd = lower_dirfd, .name = name};
         ssize_t n;
 
-        if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (fstatat(dirfd, name, &node.st, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : emit_unread(w, NULL);
-        if (lower_dirfd >= 0 && fstatat(lower_dirfd, name, &lower_st, AT_SYMLINK_NOFOLLOW) == 0)
-                lower = &lower_st;
-        if (S_ISCHR(st.st_mode) && st.st_rdev == 0) // a whiteout; one over nothing is left over and hides nothing
-                return lower ? emit(w, 'D', lower) : w->walk->lower < 0 ? emit(w, 'D', &st) : 0;
-        if (S_ISDIR(st.st_mode))
-                return walk_dir(w, dirfd, name, &st, lower_dirfd, lower, depth);
-        if (S_ISLNK(st.st_mode)) {
+        if (lower_dirfd >= 0 && fstatat(lower_dirfd, name, &node.lower_st, AT_SYMLINK_NOFOLLOW) == 0)
+                node.lower = &node.lower_st;
+        if (S_ISCHR(node.st.st_mode) && node.st.st_rdev == 0) // a whiteout; one over nothing is left over and hides nothing
+                return node.lower ? emit(w, 'D', node.lower) : w->walk->lower < 0 ? emit(w, 'D', &node.st) : 0;
+        if (S_ISDIR(node.st.st_mode))
+                return walk_dir(w, &node, depth);
+        if (S_ISLNK(node.st.st_mode)) {
                 n = readlinkat(dirfd, name, w->entry.target, TREE_PATH_MAX);
                 w->entry.target[n > 0 ? n : 0] = 0;
         }
-        return emit(w, lower ? 'M' : 'A', &st);
+        return emit(w, node.lower ? 'M' : 'A', &node.st);
 }
 
 // Takes upper_fd over.
