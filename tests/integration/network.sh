@@ -3,7 +3,8 @@
 # The network fence against real packets, in namespaces of its own: nothing of the machine's network is touched.
 # usage: network.sh [path of network_driver]
 here=$(cd "$(dirname "$0")" && pwd)
-driver=${1:-tests/integration/network_driver}
+driver=${1:-.}
+[ -d "$driver" ] && driver=$driver/tests/integration/network_driver
 [ -x "$driver" ] || { echo "SKIP: no network_driver at $driver (make check builds it)"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 [ "$(id -u)" = 0 ] || { echo "SKIP: needs root"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 for tool in python3 ip nft unshare; do
