@@ -1,0 +1,53 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+# The units and the profile, as far as a machine without systemd can tell: they parse, name programs that get installed, and agree with
+# what the source says about them. Runs in the build directory.
+set -eu
+srcdir=${srcdir:-.}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+bad() { echo "FAILED: $*"; failed=1; }
+
+make -s install-systemunitDATA install-apparmorDATA DESTDIR="$work" >/dev/null
+units=$(find "$work" -name 'hostd.service' -printf '%h\n')
+[ -n "$units" ] || { bad "nothing was installed"; exit 1; }
+for unit in hostd.service hostd.socket hostd-instance@.service hostd.slice; do
+        [ -f "$units/$unit" ] || bad "$unit is not installed"
+        ! grep -n '@[a-z]*dir@' "$units/$unit" || bad "$unit has a path that was not filled in"
+done
+profile=$(find "$work" -path '*/apparmor.d/hostd-instance')
+[ -f "$profile" ] || bad "the AppArmor profile is not installed"
+
+# Names that two places must agree about.
+grep -q '^#define APPARMOR_PROFILE "hostd-instance"$' "$srcdir/hostd/core/doctor.c" || bad "doctor looks for another profile"
+grep -q '^profile hostd-instance ' "$profile" || bad "the profile has another name"
+grep -q '"hostd.slice/hostd-instance@%s.service"' "$srcdir/hostd/core/instance.c" || bad "the control group of a unit is elsewhere"
+grep -q '^Slice=hostd.slice$' "$units/hostd-instance@.service" || bad "the unit's slice is elsewhere"
+grep -q '"%s/by-name"' "$srcdir/hostd/core/instance_start.c" || bad "hostd names run directories otherwise"
+grep -q '/run/hostd/by-name/%i$' "$units/hostd-instance@.service" || bad "the unit is given another run directory"
+
+# systemd-analyze wants the programs to exist: they are put below a root of their own.
+if command -v systemd-analyze >/dev/null; then
+        for program in $(sed -n 's/^Exec[A-Za-z]*=\([^ ]*\).*/\1/p' "$units"/*.service); do
+                mkdir -p "$work$(dirname "$program")"
+                [ -e "$work$program" ] || { printf '#!/bin/sh\n' >"$work$program"; chmod 0755 "$work$program"; }
+        done
+        mkdir -p "$work/etc/systemd/system" "$work/lib/systemd/system"
+        cp "$units"/* "$work/etc/systemd/system/"
+        for unit in local-fs.target network.target sockets.target multi-user.target slices.target shutdown.target sysinit.target basic.target umount.target; do
+                printf '[Unit]\nDescription=%s\n' $unit >"$work/etc/systemd/system/$unit"
+        done
+        printf '[Socket]\nListenStream=/run/dbus/system_bus_socket\n' >"$work/etc/systemd/system/dbus.socket"
+        printf '[Service]\nExecStart=/bin/kill\n' >"$work/etc/systemd/system/dbus.service"
+        cp "$work/etc/systemd/system/hostd-instance@.service" "$work/etc/systemd/system/hostd-instance@a-b.service"
+        for unit in hostd.service hostd.socket hostd-instance@a-b.service hostd.slice; do
+                systemd-analyze verify --root="$work" --man=no "$unit" >"$work/said" 2>&1 || true
+                # Only what is said about our files: the rest of the root is not there.
+                if grep -E "(hostd[^/:]*\.(service|socket|slice)):" "$work/said" | grep -vE 'Failed to (create|open)|Cannot add dependency|documentation'; then bad "$unit"; fi
+        done
+fi
+if command -v apparmor_parser >/dev/null; then
+        apparmor_parser -Q -K "$profile" >"$work/said" 2>&1 || { cat "$work/said"; bad "the profile does not parse"; }
+fi
+exit $failed
