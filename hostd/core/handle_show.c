@@ -174,13 +174,13 @@ void handle_log(Request *request) {
 
         if (!instance)
                 return;
-        dir = instance_run_dir(instance);
+        dir = instance_disk_path(instance);
         if (!dir || asprintf(&path, "%s/console.log", dir) < 0) {
                 path = NULL;
                 request_failf(request, ERR_INTERNAL, "out of memory");
                 return;
         }
-        if (io_read_file(AT_FDCWD, path, 8 << 20, &text, &size) < 0)
+        if (io_read_file(instance->manager->state_fd, path, 8 << 20, &text, &size) < 0)
                 size = 0;
         from = text ? text + size : NULL;
         for (int64_t n = 0; from && from > text; from--)

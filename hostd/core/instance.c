@@ -39,7 +39,7 @@ Instance *instance_new(Manager *manager, const StoreInstance *record, InstanceCo
         instance->manager = manager;
         instance->record = *record;
         instance->config = config;
-        instance->pidfd = instance->control = -EBADF;
+        instance->pidfd = instance->control = instance->kmsg = -EBADF;
         instance->wanted_network = instance->wanted_limits = 1;
         instance->since = clock_monotonic();
         // Sorted by name, so that every list comes out the same.
@@ -75,6 +75,7 @@ Instance *instance_free(Instance *instance) {
         sd_event_source_disable_unref(instance->deadline);
         sd_event_source_disable_unref(instance->connect_timer);
         (void) close_fd(instance->pidfd);
+        (void) close_fd(instance->kmsg);
         (void) cgroup_box_free(instance->box);
         free(instance->failure);
         free(instance);

@@ -59,6 +59,7 @@ typedef struct Instance {
         GuestChannel *guest;
         struct ConsoleSession *consoles;
         uint64_t oom_seen;
+        int kmsg; // names of OOM victims; -EBADF where it cannot be read
         // For the planner.
         unsigned attempts;      // starts that ended badly
         usec_t window, since;   // monotonic; see plan.h

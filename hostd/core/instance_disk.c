@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Instance, storage: directories with their quota, made whole or not at all.
 //
-//   instances/NAME/{upper,work,data,snapshots}, instances/NAME/slot (number and template, so that a lost
+//   instances/NAME/{upper,work,data,snapshots}, instances/NAME/console.log, instances/NAME/slot (number and template, so that a lost
 //   store can be rebuilt)
 #include <string.h>
 #include <sys/stat.h>

@@ -108,7 +108,7 @@ static int spec_fill(Instance *instance, const char *run_dir, const char *templa
         spec->wait_for_hello = m->systemd;
         if (asprintf(&spec->root_dir, "%s/instances/%s", m->paths.state, instance->record.name) < 0)
                 spec->root_dir = NULL;
-        if (asprintf(&spec->log_file, "%s/console.log", run_dir) < 0)
+        if (asprintf(&spec->log_file, "%s/instances/%s/console.log", m->paths.state, instance->record.name) < 0)
                 spec->log_file = NULL;
         if (!spec->name || !spec->run_dir || !spec->template_dir || !spec->cgroup_prefix || !spec->root_dir || !spec->log_file)
                 return -ENOMEM;

@@ -9,6 +9,7 @@
 #include "core/command.h"
 #include "core/launcher.h"
 #include "core/manager.h"
+#include "quotas/oom.h"
 
 #define KILL_GRACE (5 * USEC_PER_SEC)
 
@@ -108,6 +109,7 @@ int instance_clean(Instance *instance, Error *err) {
         instance->deadline = sd_event_source_disable_unref(instance->deadline);
         instance->connect_timer = sd_event_source_disable_unref(instance->connect_timer);
         instance->pidfd = close_fd(instance->pidfd);
+        instance->kmsg = close_fd(instance->kmsg);
         instance->supervisor = instance->init = instance->guest_pid = 0;
         instance->paused = false;
         if (!instance->box && prefix)
@@ -192,6 +194,21 @@ int instance_watch_exit(Instance *instance, Error *err) {
         return r < 0 ? error_set_errno(err, r, "cannot watch hostd-instance") : 0;
 }
 
+// The kernel names its victims; the names are the guest's and only shown.
+static json_t *oom_victims(Instance *instance) {
+        _cleanup_free_ char *prefix = instance_cgroup_prefix(instance), *group = NULL;
+        json_t *list = json_array();
+        OomVictim victim;
+
+        if (instance->kmsg < 0 || !prefix || asprintf(&group, "/%s", prefix) < 0) {
+                group = NULL;
+                return list;
+        }
+        for (unsigned i = 0; i < 16 && oom_next(instance->kmsg, group, &victim) == 0; i++)
+                (void) json_array_append_new(list, json_pack("{s:i, s:s, s:s}", "pid", (int) victim.pid, "process", victim.comm, "cgroup", victim.cgroup));
+        return list;
+}
+
 static int oom_seen(sd_event_source *source, int fd, uint32_t events, void *userdata) {
         Instance *instance = userdata;
         CgroupUsage usage;
@@ -202,7 +219,7 @@ static int oom_seen(sd_event_source *source, int fd, uint32_t events, void *user
                 return 0;
         log_event(LOG_WARNING, LOG_ID_OOM, instance->record.name, "%llu processes were killed because the memory limit was reached",
                   (unsigned long long) (usage.oom_kills - instance->oom_seen));
-        instance_event(instance, "oom", json_pack("{s:I, s:I, s:I}", "kills", (json_int_t) (usage.oom_kills - instance->oom_seen), "memory_peak",
+        instance_event(instance, "oom", json_pack("{s:o, s:I, s:I, s:I}", "victims", oom_victims(instance), "kills", (json_int_t) (usage.oom_kills - instance->oom_seen), "memory_peak",
                                                   (json_int_t) usage.memory_peak_bytes, "total", (json_int_t) usage.oom_kills));
         instance->oom_seen = usage.oom_kills;
         return 0;
@@ -215,6 +232,8 @@ void instance_watch_oom(Instance *instance) {
 
         if (cgroup_box_usage(instance->box, &usage, NULL) >= 0)
                 instance->oom_seen = usage.oom_kills;
+        if (instance->kmsg < 0 && oom_open(&instance->kmsg, NULL) < 0)
+                instance->kmsg = -EBADF;
         if (cgroup_box_oom_fd(instance->box, &fd, &events, NULL) < 0)
                 return; // the record of each command still tells
         (void) io_set_nonblock(fd, true);
