@@ -57,6 +57,9 @@ static void oom_take_cgroup(const char *text, size_t size, OomVictim *ret) {
                 return;
         memcpy(ret->cgroup, at, (size_t) (end - at));
         ret->cgroup[end - at] = 0;
+        // Groups below the payload have names that the guest gave.
+        if (!valid_is(VALID_TEXT, ret->cgroup))
+                ret->cgroup[0] = 0;
 }
 
 int oom_parse(const char *record, size_t size, OomVictim *ret) {
@@ -93,6 +96,9 @@ int oom_parse(const char *record, size_t size, OomVictim *ret) {
                 return -ENOMEM;
         ret->pid = (pid_t) pid;
         (void) snprintf(ret->comm, sizeof(ret->comm), "%s", shown);
+        // Escapes make it longer: where it was cut, no half of a character may be left.
+        while (!valid_utf8(ret->comm, strlen(ret->comm)))
+                ret->comm[strlen(ret->comm) - 1] = 0;
         return 0;
 }
 
