@@ -8,6 +8,8 @@
 
 #include "base/io.h"
 
+// More than the buffers of a pty hold. What is on its way through them is not in FIONREAD, but a read waits for it.
+#define PUMP_PTY_PRESENT (128 * 1024)
 #define PUMP_PIPE_PIECE 4096 // PIPE_BUF: what POLLOUT promises
 
 void pump_init(Pump *pump, int from, bool own_from, int to, bool own_to) {
@@ -108,6 +110,9 @@ void pump_turn(Pump *pump, const struct pollfd *from, const struct pollfd *to) {
         // What was just read goes on at once if it may: to our own end without asking.
         if (pump->used > pump->start && ((to->fd >= 0 && to->revents) || pump->own_to))
                 pump_write(pump);
+        // Of what was present there may be no more to come that poll could tell of.
+        if (pump->limited && !pump->ended && pump->start == pump->used)
+                pump_read(pump);
         if (pump->ended && pump->start == pump->used)
                 pump_done(pump);
 }
@@ -117,12 +122,16 @@ void pump_limit_to_present(Pump *pump) {
 
         if (pump_is_done(pump) || pump->ended || pump->limited)
                 return;
-        if (ioctl(pump->from, FIONREAD, &n) < 0)
+        if (isatty(pump->from))
+                n = PUMP_PTY_PRESENT;
+        else if (ioctl(pump->from, FIONREAD, &n) < 0)
                 n = 0;
         pump->limited = true;
         pump->left = n > 0 ? (size_t) n : 0;
         if (n <= 0)
                 pump_end_from(pump);
+        else if (pump->start == pump->used)
+                pump_read(pump);
         if (pump->ended && pump->start == pump->used)
                 pump_done(pump);
 }

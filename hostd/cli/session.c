@@ -12,13 +12,13 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <termios.h>
 
 #include "base/clock.h"
 #include "cli/pump.h"
 #include "cli/terminal.h"
 
 #define SESSION_RETRY_USEC (100 * USEC_PER_MSEC)
+#define SESSION_END_USEC (50 * USEC_PER_MSEC)
 
 enum { SESSION_IN, SESSION_OUT, SESSION_ERR, _SESSION_PUMPS };
 
@@ -34,6 +34,7 @@ typedef struct Session {
         int status;
         int pending; // signal that came while hostd was away
         usec_t lost_since, retry_at, drain_until;
+        usec_t end_input_at; // when to say again that there is no more input
 } Session;
 
 static const int session_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH};
@@ -256,12 +257,11 @@ static void session_on_signals(Session *s) {
         }
 }
 
-// Input through a pty has no end of its own; in line mode a guest understands ^D.
+// Input through a pty has no end of its own. Tried again until somebody is there to understand it.
 static void session_end_pty_input(Session *s) {
-        struct termios t;
+        bool told = !s->options.tty || s->options.console || s->master < 0 || terminal_end_input(s->master);
 
-        if (s->options.tty && s->master >= 0 && tcgetattr(s->master, &t) == 0 && t.c_lflag & ICANON)
-                (void) !write(s->master, &t.c_cc[VEOF], 1);
+        s->end_input_at = told ? 0 : clock_monotonic() + SESSION_END_USEC;
 }
 
 static bool session_is_drained(Session *s) {
@@ -281,6 +281,8 @@ static int session_timeout(const Session *s) {
                 until = s->retry_at;
         if (s->record && s->drain_until)
                 until = s->drain_until;
+        if (s->end_input_at && !s->record)
+                until = MIN2(until, s->end_input_at);
         if (until == USEC_INFINITY || (s->record && until <= now))
                 return -1; // nothing but what poll tells
         return until <= now ? 0 : (int) ((until - now) / 1000) + 1;
@@ -301,7 +303,7 @@ static void session_turn(Session *s) {
                 session_on_signals(s);
         for (int i = 0; i < _SESSION_PUMPS; i++)
                 pump_turn(&s->pumps[i], &fds[2 * i], &fds[2 * i + 1]);
-        if (input_was_open && pump_is_done(&s->pumps[SESSION_IN]) && !s->record)
+        if (!s->record && (input_was_open ? pump_is_done(&s->pumps[SESSION_IN]) : s->end_input_at && clock_monotonic() >= s->end_input_at))
                 session_end_pty_input(s);
         if (s->pumps[SESSION_IN].escaped)
                 s->over = true;

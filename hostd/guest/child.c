@@ -21,6 +21,7 @@
 #include "base/strv.h"
 #include "guest/files.h"
 #include "guest/login.h"
+#include "guest/relay.h"
 
 #define CHILD_STATUS_FD 3
 
@@ -75,6 +76,10 @@ static int child_descriptors(const ChildSpec *spec) {
         return syscall(SYS_close_range, CHILD_STATUS_FD + 1U, ~0U, 0) < 0 ? -errno : 0;
 }
 
+bool child_has_terminal(const Request *request) {
+        return (request->header.flags & GUEST_FLAG_TTY) && request->header.value <= GUEST_LOGIN;
+}
+
 static int child_session(const ChildSpec *spec) {
         sigset_t none;
 
@@ -85,7 +90,7 @@ static int child_session(const ChildSpec *spec) {
         (void) umask(022);
         if (setsid() < 0)
                 return -errno;
-        if ((spec->request->header.flags & GUEST_FLAG_TTY) && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
+        if (child_has_terminal(spec->request) && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
                 return -errno;
         // oom_score_adj is put back by hostd, from outside. Neither of these is a protection the host relies on, and both may be forbidden or full inside.
         (void) setrlimit(RLIMIT_NOFILE, &spec->open_files);
@@ -175,6 +180,8 @@ void child_run(const ChildSpec *spec) {
                 child_fail(status, GUEST_STAGE_SETUP, r);
         status = CHILD_STATUS_FD;
         r = child_session(spec);
+        if (r >= 0 && child_has_terminal(request))
+                r = relay_start(status, user.uid);
         if (r < 0)
                 child_fail(status, GUEST_STAGE_SETUP, r);
         if (request->header.value == GUEST_LOGIN)

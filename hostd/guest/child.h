@@ -16,7 +16,9 @@ typedef struct ChildSpec {
 } ChildSpec;
 
 typedef struct ChildFailure {
-        uint32_t stage, errnum;
+        uint32_t stage, errnum; // stage 0: no failure, but a relay's word: errnum is the wait status of its command
 } ChildFailure;
+
+bool child_has_terminal(const Request *request);
 
 void child_run(const ChildSpec *spec) __attribute__((noreturn));

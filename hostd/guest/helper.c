@@ -34,6 +34,7 @@ typedef struct HelperCommand {
         int fds[3];
         pid_t pid;
         int status;
+        bool terminal; // a relay may be there, which takes signals as bytes on `status`
         bool tell_live, tell_end;
         uint16_t end_type; // GUEST_EXITED or GUEST_FAILED, and their numbers
         uint32_t end_value, end_flags;
@@ -156,6 +157,7 @@ static bool helper_fork(Helper *helper, HelperCommand *c) {
         helper->n_blocked++;
         c->pid = pid;
         c->status = pair[0];
+        c->terminal = child_has_terminal(&c->request);
         request_done(&c->request);
         helper_close_fds(c->fds);
         return true;
@@ -213,6 +215,13 @@ static void helper_on_ack(Helper *helper, HelperCommand *c, const GuestHeader *h
                 *c = (HelperCommand) {.status = -EBADF};
 }
 
+static bool helper_signal_relay(const HelperCommand *c, int number) {
+        unsigned char byte = (unsigned char) number;
+
+        // Refused when there is none: whoever became the command has shut its end.
+        return c->terminal && send(c->status, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+}
+
 static void helper_on_signal(Helper *helper, HelperCommand *c, const GuestHeader *h) {
         int number = (int) h->value;
 
@@ -222,7 +231,7 @@ static void helper_on_signal(Helper *helper, HelperCommand *c, const GuestHeader
                 helper_fail(helper, c, ECANCELED);
         else if (c->state == HELPER_STATE_BLOCKED)
                 (void) kill(c->pid, SIGKILL);
-        else if (c->state == HELPER_STATE_RUNNING && kill(-c->pid, number) < 0)
+        else if (c->state == HELPER_STATE_RUNNING && !helper_signal_relay(c, number) && kill(-c->pid, number) < 0)
                 (void) kill(c->pid, number); // not yet the leader of its session. Unreaped, so the pid is its own
 }
 
@@ -291,7 +300,11 @@ static void helper_reap(Helper *helper) {
                         if (c->pid != pid || c->state == HELPER_STATE_FREE)
                                 continue;
                         GuestHeader end = {.type = GUEST_EXITED, .value = (uint32_t) wait_status & 0xffff};
-                        if (recv(c->status, &failure, sizeof(failure), MSG_DONTWAIT) == sizeof(failure))
+                        if (recv(c->status, &failure, sizeof(failure), MSG_DONTWAIT) != sizeof(failure))
+                                failure.stage = 0;
+                        else if (failure.stage == 0)
+                                end.value = failure.errnum & 0xffff;
+                        if (failure.stage != 0)
                                 end = (GuestHeader) {.type = GUEST_FAILED, .value = failure.errnum, .flags = failure.stage};
                         helper_finish(helper, c, end);
                         break;

@@ -46,7 +46,7 @@ typedef enum GuestVerb { // what an EXEC starts
 } GuestVerb;
 
 enum {
-        GUEST_FLAG_TTY = 1 << 0,       // fds are one pty: becomes the controlling terminal
+        GUEST_FLAG_TTY = 1 << 0,       // fds are one pty of the host: relayed to one of the guest's own (guest/relay.h)
         GUEST_FLAG_RECURSIVE = 1 << 1,
 };
 

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
-#include <pty.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -21,14 +20,15 @@
 #include "base/strv.h"
 #include "core/command.h"
 #include "guest/tree.h"
+#include "guest_run.h"
 
 #define ID_BASE 300000
 
 static unsigned passed, failed, skipped;
-static int box_dir = -EBADF;
+int box_dir = -EBADF;
 static char box_name[64], box_path[256];
 
-static void check_at(int line, bool ok, const char *what) {
+void check_at(int line, bool ok, const char *what) {
         if (ok)
                 passed++;
         else {
@@ -36,7 +36,6 @@ static void check_at(int line, bool ok, const char *what) {
                 fprintf(stderr, "line %d: failed: %s\n", line, what);
         }
 }
-#define CHECK(condition) check_at(__LINE__, condition, #condition)
 
 // ---- quotas/cgroup.h on a plain cgroup v2 directory; only what the channel and commands call.
 
@@ -131,6 +130,9 @@ static void instance_mounts(void) {
         mount_or_die(NULL, "/", NULL, MS_REC | MS_PRIVATE);
         mount_or_die("proc", "/proc", "proc", 0);
         mount_or_die("tmpfs", "/mnt", "tmpfs", 0);
+        if (mount("devpts", "/dev/pts", "devpts", 0, "newinstance,ptmxmode=0666,mode=0620") < 0)
+                _exit(1);
+        mount_or_die("/dev/pts/ptmx", "/dev/ptmx", NULL, MS_BIND);
         put_or_die("/mnt/passwd", "root:x:0:0:root:/root:/bin/sh\nbroken\nagent:x:1000:1000::/mnt/home:/bin/sh\nlost:x:1001:1001::/nowhere:/bin/sh\n");
         put_or_die("/mnt/group", "root:x:0:\nagent:x:1000:\nextra:x:2000:other,agent\nno:x:2001:agen\n");
         // For PAM's account check: without a line here su refuses.
@@ -207,19 +209,8 @@ static sd_event *event;
 static CommandManager *manager;
 static GuestChannel *channel;
 
-typedef struct Run {
-        GuestRequest request;
-        usec_t timeout;
-        const char *input;
-        int tty;          // a pty's slave for all three, or 0
-        int out;          // an own fd 1
-        char *output;     // of 1 and 2
-        bool done, started;
-        CommandRecord record;
-        Command *command;
-} Run;
 
-static void run_done(Command *command, const CommandRecord *record, void *userdata) {
+void run_done(Command *command, const CommandRecord *record, void *userdata) {
         Run *run = userdata;
 
         run->record = *record;
@@ -228,27 +219,27 @@ static void run_done(Command *command, const CommandRecord *record, void *userda
         run->command = NULL;
 }
 
-static void run_free(Run *run) {
+void run_free(Run *run) {
         free(run->output);
         free(run->record.message);
         *run = (Run) {0};
 }
 
-static void loop_until(const bool *flag, usec_t limit) {
+void loop_until(const bool *flag, usec_t limit) {
         usec_t end = clock_monotonic() + limit;
 
         while (!*flag && clock_monotonic() < end)
                 (void) sd_event_run(event, 100 * USEC_PER_MSEC);
 }
 
-static void loop_for(usec_t span) {
+void loop_for(usec_t span) {
         bool never = false;
 
         loop_until(&never, span);
 }
 
 // Output and input are memfds turned pipes: small ones only.
-static int run_start(Run *run, int *ret_out) {
+int run_start(Run *run, int *ret_out) {
         int in[2], out[2], fds[3], r;
         _cleanup_error_ Error err = ERROR_NULL;
         CommandRequest request = {.instance = "test", .caller = "uid 0", .channel = channel, .guest = run->request,
@@ -290,9 +281,7 @@ static void run(Run *r) {
         run_output(r, out);
 }
 
-#define SHELL(text) ((char *[]) {"sh", "-c", (char *) (text), NULL})
-
-static bool shell_gives(const char *script, const char *user, const char *expected) {
+bool shell_gives(const char *script, const char *user, const char *expected) {
         _cleanup_(run_free) Run r = {.request = {.verb = GUEST_RUN, .user = user, .argv = SHELL(script)}};
         bool ok;
 
@@ -593,28 +582,6 @@ static void test_race(void) {
         loop_for(200 * USEC_PER_MSEC);
 }
 
-static void test_terminal(void) {
-        int master, slave;
-        char text[256] = "";
-        _cleanup_(run_free) Run r = {.request = {.verb = GUEST_RUN, .user = "agent", .flags = GUEST_FLAG_TTY,
-                                                 .argv = SHELL("test -t 0 && echo $TERM >/dev/tty")}};
-        int out;
-
-        if (openpty(&master, &slave, NULL, NULL, NULL) < 0)
-                abort();
-        r.tty = slave;
-        CHECK(run_start(&r, &out) == 0);
-        (void) close(slave);
-        loop_until(&r.done, 5 * USEC_PER_SEC);
-        (void) close(out);
-        CHECK(r.record.exit == 0);
-        struct pollfd p = {.fd = master, .events = POLLIN};
-        if (poll(&p, 1, 1000) > 0)
-                (void) !read(master, text, sizeof(text) - 1);
-        CHECK(strstr(text, "xterm-256color") != NULL);
-        (void) close(master);
-}
-
 static void test_login(void) {
         char *env[] = {"A=it's; $(id)", NULL}, *argv[] = {"sh", "-c", "echo \"$A|$1|$HOME|$PWD\"", "x", "a 'b'\n$c", NULL};
         _cleanup_(run_free) Run r = {.timeout = 10 * USEC_PER_SEC, .request = {.verb = GUEST_LOGIN, .user = "agent", .env = env, .argv = argv, .cwd = "/mnt"}};
@@ -762,6 +729,9 @@ int main(int argc, char **argv) {
         test_files();
         test_tree();
         test_terminal();
+        test_terminal_volume();
+        test_terminal_ends();
+        test_terminal_without_devpts();
         test_login();
         test_volume();
         test_race();

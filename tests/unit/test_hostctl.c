@@ -83,8 +83,16 @@ static void run_child(Call *call, unsigned first, unsigned n_fds, int (*fn)(Call
                 for (int i = 0; i < 3; i++)
                         if (fds[i] >= 0)
                                 dup2(fds[i], i);
-                if (isatty(0))
+                if (isatty(0)) {
+                        struct termios t;
                         (void) ioctl(0, TIOCSCTTY, 0);
+                        // As a guest without a pty of its own: hostctl's is raw until then.
+                        tcgetattr(0, &t);
+                        t.c_iflag |= ICRNL;
+                        t.c_oflag |= OPOST | ONLCR;
+                        t.c_lflag |= ISIG | ICANON | ECHO;
+                        tcsetattr(0, TCSANOW, &t);
+                }
                 close_range(3, ~0U, 0);
                 _exit(fn(call));
         }

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Relay: see relay.h. Never waits for one side only: a reader that has stopped must not keep a hang-up from being seen.
+#include "guest/relay.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <termios.h>
+
+#include "base/io.h"
+#include "guest/child.h"
+
+#define RELAY_BUFFER 16384
+// More than a pty's buffers hold: after the command's end a child in the background may write for ever, and is not waited for.
+#define RELAY_PRESENT_MAX (128 * 1024)
+#define RELAY_RETRY_MSEC 50
+#define RELAY_PTS_MAJOR_FIRST 136
+#define RELAY_PTS_MAJOR_LAST 143
+
+typedef struct RelayWay { // one direction
+        size_t start, used;
+        bool idle; // the last read found nothing
+        char last; // byte that was written
+        char buf[RELAY_BUFFER];
+} RelayWay;
+
+typedef struct Relay {
+        int host, master, slave; // the slave is kept open, so that a command which closes its own for a while is no end
+        int signals, status;
+        pid_t pid;
+        bool input_ended;
+        RelayWay in, out;
+} Relay;
+
+static int relay_check_slave(int master, int slave) {
+        unsigned number;
+        struct statfs fs;
+        struct stat st, named;
+        char path[32];
+
+        if (fstatfs(slave, &fs) < 0 || fstat(slave, &st) < 0 || ioctl(master, TIOCGPTN, &number) < 0)
+                return -errno;
+        if (fs.f_type != DEVPTS_SUPER_MAGIC || !S_ISCHR(st.st_mode) || major(st.st_rdev) < RELAY_PTS_MAJOR_FIRST || major(st.st_rdev) > RELAY_PTS_MAJOR_LAST)
+                return -ENODEV;
+        // A multiplexer that leads to another devpts than the one at /dev/pts would gain nothing.
+        (void) snprintf(path, sizeof(path), "/dev/pts/%u", number);
+        return lstat(path, &named) < 0 || named.st_dev != st.st_dev || named.st_ino != st.st_ino ? -ENODEV : 0;
+}
+
+// By hand: posix_openpt(3) knows one path only, grantpt(3) and ptsname(3) want to know users.
+static int relay_open_at(const char *path, uid_t owner, Relay *relay) {
+        _cleanup_close_ int master = open(path, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC), slave = -EBADF;
+        struct stat st;
+        int unlocked = 0, r;
+
+        if (master < 0 || fstat(master, &st) < 0)
+                return -errno;
+        if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(5, 2))
+                return -ENODEV;
+        if (ioctl(master, TIOCSPTLCK, &unlocked) < 0)
+                return -errno;
+        slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+        if (slave < 0)
+                return -errno;
+        r = relay_check_slave(master, slave);
+        if (r < 0)
+                return r;
+        // For whoever opens it by its path. Its group and mode are what the guest mounted its devpts with. A failure takes away no more.
+        (void) !fchown(slave, owner, (gid_t) -1);
+        relay->master = TAKE_FD(master);
+        relay->slave = TAKE_FD(slave);
+        return 0;
+}
+
+static int relay_open(uid_t owner, Relay *relay) {
+        static const char *const paths[] = {"/dev/pts/ptmx", "/dev/ptmx"};
+        int r = -ENODEV;
+
+        for (size_t i = 0; i < ELEMENTS(paths) && r < 0; i++)
+                r = relay_open_at(paths[i], owner, relay);
+        return r;
+}
+
+static void relay_copy_size(const Relay *relay) {
+        struct winsize size;
+
+        if (ioctl(relay->host, TIOCGWINSZ, &size) == 0)
+                (void) ioctl(relay->master, TIOCSWINSZ, &size);
+}
+
+// What the host set moves inside; a host's side that is raw already (hostctl's) gives only its special characters.
+static int relay_set_terminals(const Relay *relay) {
+        struct termios host, inner;
+
+        if (tcgetattr(relay->host, &host) < 0 || tcgetattr(relay->slave, &inner) < 0)
+                return -errno;
+        if (host.c_lflag & ICANON)
+                inner = host;
+        else {
+                memcpy(inner.c_cc, host.c_cc, sizeof(inner.c_cc));
+                inner.c_iflag |= host.c_iflag & IUTF8;
+        }
+        inner.c_lflag &= ~(tcflag_t) EXTPROC;
+        inner.c_cc[VMIN] = host.c_cc[VMIN] = 1;
+        inner.c_cc[VTIME] = host.c_cc[VTIME] = 0;
+        cfmakeraw(&host);
+        host.c_iflag &= ~(tcflag_t) (IXOFF | IXANY | IUCLC | IMAXBEL);
+        host.c_lflag |= EXTPROC;
+        relay_copy_size(relay);
+        return tcsetattr(relay->slave, TCSANOW, &inner) < 0 || tcsetattr(relay->host, TCSANOW, &host) < 0 ? -errno : 0;
+}
+
+static int relay_open_signals(Relay *relay) {
+        sigset_t all;
+
+        // Before the size is read and the command exists, so that nothing which happens meanwhile is missed.
+        sigfillset(&all);
+        if (sigprocmask(SIG_SETMASK, &all, NULL) < 0)
+                return -errno;
+        relay->signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
+        return relay->signals < 0 ? -errno : 0;
+}
+
+static bool relay_is_open(const Relay *relay) {
+        return relay->host >= 0;
+}
+
+// hostctl is gone: with the last descriptor of the inner master the session inside is hung up.
+static void relay_hang_up(Relay *relay) {
+        relay->host = close_fd(relay->host);
+        relay->slave = close_fd(relay->slave);
+        relay->master = close_fd(relay->master);
+}
+
+static void relay_kill(const Relay *relay, int number) {
+        if (number > 0 && kill(-relay->pid, number) < 0)
+                (void) kill(relay->pid, number); // not yet the leader of its session. Unreaped, so the pid is its own
+}
+
+static void relay_on_status(Relay *relay) {
+        unsigned char number;
+        ssize_t n = recv(relay->status, &number, 1, MSG_DONTWAIT);
+
+        if (n == 1)
+                relay_kill(relay, number);
+        else if (n == 0)
+                relay->status = close_fd(relay->status); // the helper died, and hostd is about to end this
+}
+
+// True when the command has ended.
+static bool relay_on_signals(Relay *relay, int *ret_status) {
+        struct signalfd_siginfo info;
+
+        while (read(relay->signals, &info, sizeof(info)) == (ssize_t) sizeof(info)) {
+                int number = (int) info.ssi_signo;
+                if (number == SIGCHLD) {
+                        if (waitpid(relay->pid, ret_status, WNOHANG) == relay->pid)
+                                return true;
+                } else if (info.ssi_code <= 0) // by a process
+                        relay_kill(relay, number);
+                else if (number == SIGWINCH)
+                        relay_copy_size(relay);
+                else if (number == SIGQUIT) {
+                        relay->input_ended = true;
+                        relay->in.idle = false;
+                }
+        }
+        return false;
+}
+
+// False when the side that was read or written is gone.
+static bool relay_read(RelayWay *way, int from) {
+        ssize_t n = read(from, way->buf, sizeof(way->buf));
+
+        way->idle = n < 0 && errno == EAGAIN;
+        if (n < 0)
+                return errno == EAGAIN || errno == EINTR;
+        way->start = 0;
+        way->used = (size_t) n;
+        return n > 0;
+}
+
+static bool relay_write(RelayWay *way, int to) {
+        while (way->start < way->used) {
+                ssize_t n = write(to, way->buf + way->start, way->used - way->start);
+                if (n < 0)
+                        return errno == EAGAIN || errno == EINTR;
+                way->start += (size_t) n;
+                way->last = way->buf[way->start - 1];
+        }
+        return true;
+}
+
+static bool relay_way_empty(const RelayWay *way) {
+        return way->start == way->used;
+}
+
+static void relay_move(Relay *relay, short host, short master) {
+        bool alive = true;
+
+        if (relay_way_empty(&relay->in) && (host & POLLIN))
+                alive = relay_read(&relay->in, relay->host);
+        // A master cannot hang up while the slave is held here; a write that fails all the same loses its bytes, not the session.
+        if (alive && !relay_way_empty(&relay->in) && !relay_write(&relay->in, relay->master))
+                relay->in.start = relay->in.used;
+        if (relay_way_empty(&relay->out) && (master & POLLIN))
+                (void) relay_read(&relay->out, relay->master);
+        if (alive && !relay_way_empty(&relay->out))
+                alive = relay_write(&relay->out, relay->host);
+        if (!alive || (host & (POLLHUP | POLLERR)))
+                relay_hang_up(relay);
+}
+
+// Only in line mode does a terminal have an end of input; a program that reads bytes is waited for.
+static void relay_end_input(Relay *relay) {
+        struct termios t;
+        char end[2];
+
+        // After the signal comes no more input: what was written before is read once a read finds nothing.
+        if (!relay_is_open(relay) || !relay->input_ended || !relay_way_empty(&relay->in))
+                return;
+        if (!relay->in.idle && (!relay_read(&relay->in, relay->host) || !relay->in.idle))
+                return;
+        if (tcgetattr(relay->slave, &t) < 0 || !(t.c_lflag & ICANON))
+                return;
+        end[0] = end[1] = (char) t.c_cc[VEOF];
+        // Behind an unfinished line the first one only delivers it.
+        (void) !write(relay->master, end, relay->in.last && relay->in.last != '\n' ? 2 : 1);
+        relay->input_ended = false;
+}
+
+static void relay_turn(Relay *relay, short *ret_signals) {
+        short to_host = relay_way_empty(&relay->out) ? 0 : POLLOUT, to_master = relay_way_empty(&relay->in) ? 0 : POLLOUT;
+        struct pollfd fds[] = {
+                {.fd = relay->host, .events = (short) ((to_master ? 0 : POLLIN) | to_host)},
+                {.fd = relay->master, .events = (short) ((to_host ? 0 : POLLIN) | to_master)},
+                {.fd = relay->signals, .events = POLLIN},
+                {.fd = relay->status, .events = POLLIN},
+        };
+
+        *ret_signals = 0;
+        if (poll(fds, ELEMENTS(fds), relay_is_open(relay) && relay->input_ended ? RELAY_RETRY_MSEC : -1) < 0)
+                return;
+        if (fds[3].revents)
+                relay_on_status(relay);
+        if (relay_is_open(relay))
+                relay_move(relay, fds[0].revents, fds[1].revents);
+        *ret_signals = fds[2].revents;
+}
+
+// What the command wrote is in the inner pty when it has ended: a read that finds nothing has waited for the kernel's worker.
+static void relay_drain(Relay *relay) {
+        size_t left = RELAY_PRESENT_MAX;
+
+        while (relay_is_open(relay)) {
+                struct pollfd host = {.fd = relay->host, .events = POLLOUT};
+                if (relay_way_empty(&relay->out)) {
+                        bool alive = left > 0 && relay_read(&relay->out, relay->master);
+                        if (!alive || relay->out.idle)
+                                return;
+                        left -= MIN2(left, relay->out.used);
+                }
+                if (!relay_write(&relay->out, relay->host))
+                        return;
+                if (!relay_way_empty(&relay->out) && poll(&host, 1, -1) > 0 && (host.revents & (POLLHUP | POLLERR)))
+                        return;
+        }
+}
+
+static void relay_run(Relay *relay) __attribute__((noreturn));
+static void relay_run(Relay *relay) {
+        ChildFailure end = {.stage = 0};
+        int wait_status = 0;
+        short signals;
+
+        (void) close(STDOUT_FILENO);
+        (void) close(STDERR_FILENO);
+        (void) io_set_nonblock(relay->host, true);
+        do {
+                relay_turn(relay, &signals);
+                if (signals && relay_on_signals(relay, &wait_status))
+                        break;
+                relay_end_input(relay);
+        } while (true);
+        relay_drain(relay);
+        end.errnum = (uint32_t) wait_status;
+        (void) send(relay->status, &end, sizeof(end), MSG_NOSIGNAL);
+        _exit(0);
+}
+
+static int relay_enter(const Relay *relay) {
+        sigset_t none;
+
+        sigemptyset(&none);
+        // Where no cgroup is killed, that of a login, the death of the relay must be the end of both.
+        if (setsid() < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+                return -errno;
+        for (int i = 0; i < 3; i++)
+                if (dup2(relay->slave, i) < 0)
+                        return -errno;
+        (void) close(relay->master);
+        (void) close(relay->slave);
+        (void) close(relay->signals);
+        if (ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
+                return -errno;
+        return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
+}
+
+// The command takes the host's pty itself: a terminal without a name, but one. hostctl left it raw for a relay.
+static int relay_give_up(Relay *relay) {
+        struct termios t;
+        unsigned char number;
+        sigset_t none;
+
+        relay->slave = close_fd(relay->slave);
+        relay->master = close_fd(relay->master);
+        relay->signals = close_fd(relay->signals);
+        if (tcgetattr(relay->host, &t) == 0 && !(t.c_lflag & ICANON)) {
+                t.c_iflag |= ICRNL | IXON;
+                t.c_oflag |= OPOST | ONLCR;
+                t.c_lflag &= ~(tcflag_t) EXTPROC;
+                t.c_lflag |= ISIG | ICANON | IEXTEN | ECHO | ECHOE | ECHOK | ECHOCTL | ECHOKE;
+                (void) tcsetattr(relay->host, TCSANOW, &t);
+        }
+        sigemptyset(&none);
+        if (sigprocmask(SIG_SETMASK, &none, NULL) < 0)
+                return -errno;
+        // From here on the helper signals the process itself; what it sent before is not lost.
+        (void) shutdown(relay->status, SHUT_RD);
+        while (recv(relay->status, &number, 1, MSG_DONTWAIT) == 1)
+                (void) raise(number);
+        return 0;
+}
+
+int relay_start(int status, uid_t owner) {
+        static Relay relay = {.host = STDIN_FILENO, .master = -EBADF, .slave = -EBADF, .signals = -EBADF};
+        int r;
+
+        relay.status = status;
+        r = relay_open(owner, &relay);
+        if (r >= 0)
+                r = relay_open_signals(&relay);
+        if (r >= 0)
+                r = relay_set_terminals(&relay);
+        if (r < 0)
+                return relay_give_up(&relay);
+        relay.pid = fork();
+        if (relay.pid == 0)
+                return relay_enter(&relay);
+        if (relay.pid < 0) // an instance at its limit of processes still gets its shell
+                return relay_give_up(&relay);
+        relay_run(&relay);
+}

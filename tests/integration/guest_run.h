@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// One command in the instance of tests/integration/guest.c, for its tests that live in files of their own.
+#pragma once
+
+#include "core/command.h"
+
+typedef struct Run {
+        GuestRequest request;
+        usec_t timeout;
+        const char *input;
+        int tty;          // a pty's slave for all three, or 0
+        int out;          // an own fd 1
+        char *output;     // of 1 and 2
+        bool done, started;
+        CommandRecord record;
+        Command *command;
+} Run;
+
+#define SHELL(text) ((char *[]) {"sh", "-c", (char *) (text), NULL})
+#define CHECK(condition) check_at(__LINE__, condition, #condition)
+
+extern int box_dir; // the cgroup with one directory for each command
+
+void check_at(int line, bool ok, const char *what);
+int run_start(Run *run, int *ret_out);
+void run_done(Command *command, const CommandRecord *record, void *userdata);
+void run_free(Run *run);
+void loop_until(const bool *flag, usec_t limit);
+void loop_for(usec_t span);
+bool shell_gives(const char *script, const char *user, const char *expected);
+
+void test_terminal(void);
+void test_terminal_volume(void);
+void test_terminal_ends(void);
+void test_terminal_without_devpts(void);
