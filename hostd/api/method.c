@@ -15,7 +15,7 @@
         {"cwd", 'w', PARAM_STRING, 0, VALID_PATH, .meta = "DIR", .doc = "working directory (default the user's home)"}, \
         {"env", 'e', PARAM_PAIRS, 0, VALID_ARGUMENT, .meta = "NAME=VALUE", .doc = "environment variable; may be repeated"}, \
         {"timeout", 't', PARAM_SPAN, 0, .meta = "SPAN", .doc = "kill the command after this time"}, \
-        {"tty", 'T', PARAM_BOOL, 0, .doc = "the descriptors are one pty that becomes the controlling terminal"}
+        {"tty", 'T', PARAM_BOOL, 0, .doc = "the descriptors are one pty; the command gets a terminal of its own that is joined to it"}
 #define END {NULL}
 
 static const Param params_none[] = {END};
@@ -270,7 +270,7 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_INSTANCE_DIFF] = {I "Diff", "diff", OPERATE, MUTATES | SPECIAL, 1, params_diff, .doc = "List what an instance changed against its template",
                 .manual = "One line for each change of the root, by path: A added, M written or changed in mode or owner, D deleted, O a directory that replaces the template's with all that was below, ? something that could not be read. A file counts as written even if its content is what it was. What is in the data volume (/home, /var/lib/containers) is not compared. Works while the instance runs; then the list is as stale as its tree is busy. The descriptor is a pipe for the list."},
         [METHOD_COMMAND_EXEC] = {"io.hostd.Command.Exec", "exec", OPERATE, MUTATES | MORE | SPECIAL, 3, params_exec, .doc = "Run a command in an instance",
-                .manual = "The first word after NAME ends the options. With standard input and output on a terminal, or with --tty, the command gets a pty; otherwise three pipes. Exit status: the command's own; 128+N for signal N; 124 when its time was over; 126 or 127 when it could not be run; 125 when hostctl or hostd failed. Answers: {id}, then the record {exit, signal, oom, timed_out, cpu_usec, memory_peak, stage, message}."},
+                .manual = "The first word after NAME ends the options. With standard input and output on a terminal, or with --tty, the command gets a pty; otherwise three pipes. Once EXTPROC is set on the caller's pty, TIOCSIG with SIGQUIT says that its input has ended. Exit status: the command's own; 128+N for signal N; 124 when its time was over; 126 or 127 when it could not be run; 125 when hostctl or hostd failed. Answers: {id}, then the record {exit, signal, oom, timed_out, cpu_usec, memory_peak, stage, message}."},
         [METHOD_COMMAND_SHELL] = {"io.hostd.Command.Shell", "shell", OPERATE, MUTATES | MORE | SPECIAL, 3, params_shell, .doc = "Open a login shell in an instance",
                 .manual = "A login shell with a pty, through PAM; root unless --user says otherwise. Answers as Exec."},
         [METHOD_COMMAND_ATTACH] = {"io.hostd.Command.Attach", "command wait", OPERATE, MUTATES | MORE | SPECIAL, 0, params_command_id, .doc = "Wait for a running command",

@@ -3,7 +3,6 @@
 #include "guest/relay.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -12,21 +11,17 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <termios.h>
 
 #include "base/io.h"
 #include "guest/child.h"
+#include "guest/relay_pty.h"
 
 #define RELAY_BUFFER 16384
 // More than a pty's buffers hold: after the command's end a child in the background may write for ever, and is not waited for.
 #define RELAY_PRESENT_MAX (128 * 1024)
 #define RELAY_RETRY_MSEC 50
-#define RELAY_PTS_MAJOR_FIRST 136
-#define RELAY_PTS_MAJOR_LAST 143
 
 typedef struct RelayWay { // one direction
         size_t start, used;
@@ -42,84 +37,6 @@ typedef struct Relay {
         bool input_ended;
         RelayWay in, out;
 } Relay;
-
-static int relay_check_slave(int master, int slave) {
-        unsigned number;
-        struct statfs fs;
-        struct stat st, named;
-        char path[32];
-
-        if (fstatfs(slave, &fs) < 0 || fstat(slave, &st) < 0 || ioctl(master, TIOCGPTN, &number) < 0)
-                return -errno;
-        if (fs.f_type != DEVPTS_SUPER_MAGIC || !S_ISCHR(st.st_mode) || major(st.st_rdev) < RELAY_PTS_MAJOR_FIRST || major(st.st_rdev) > RELAY_PTS_MAJOR_LAST)
-                return -ENODEV;
-        // A multiplexer that leads to another devpts than the one at /dev/pts would gain nothing.
-        (void) snprintf(path, sizeof(path), "/dev/pts/%u", number);
-        return lstat(path, &named) < 0 || named.st_dev != st.st_dev || named.st_ino != st.st_ino ? -ENODEV : 0;
-}
-
-// By hand: posix_openpt(3) knows one path only, grantpt(3) and ptsname(3) want to know users.
-static int relay_open_at(const char *path, uid_t owner, Relay *relay) {
-        _cleanup_close_ int master = open(path, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC), slave = -EBADF;
-        struct stat st;
-        int unlocked = 0, r;
-
-        if (master < 0 || fstat(master, &st) < 0)
-                return -errno;
-        if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(5, 2))
-                return -ENODEV;
-        if (ioctl(master, TIOCSPTLCK, &unlocked) < 0)
-                return -errno;
-        slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-        if (slave < 0)
-                return -errno;
-        r = relay_check_slave(master, slave);
-        if (r < 0)
-                return r;
-        // For whoever opens it by its path. Its group and mode are what the guest mounted its devpts with. A failure takes away no more.
-        (void) !fchown(slave, owner, (gid_t) -1);
-        relay->master = TAKE_FD(master);
-        relay->slave = TAKE_FD(slave);
-        return 0;
-}
-
-static int relay_open(uid_t owner, Relay *relay) {
-        static const char *const paths[] = {"/dev/pts/ptmx", "/dev/ptmx"};
-        int r = -ENODEV;
-
-        for (size_t i = 0; i < ELEMENTS(paths) && r < 0; i++)
-                r = relay_open_at(paths[i], owner, relay);
-        return r;
-}
-
-static void relay_copy_size(const Relay *relay) {
-        struct winsize size;
-
-        if (ioctl(relay->host, TIOCGWINSZ, &size) == 0)
-                (void) ioctl(relay->master, TIOCSWINSZ, &size);
-}
-
-// What the host set moves inside; a host's side that is raw already (hostctl's) gives only its special characters.
-static int relay_set_terminals(const Relay *relay) {
-        struct termios host, inner;
-
-        if (tcgetattr(relay->host, &host) < 0 || tcgetattr(relay->slave, &inner) < 0)
-                return -errno;
-        if (host.c_lflag & ICANON)
-                inner = host;
-        else {
-                memcpy(inner.c_cc, host.c_cc, sizeof(inner.c_cc));
-                inner.c_iflag |= host.c_iflag & IUTF8;
-        }
-        inner.c_lflag &= ~(tcflag_t) EXTPROC;
-        inner.c_cc[VMIN] = host.c_cc[VMIN] = 1;
-        inner.c_cc[VTIME] = host.c_cc[VTIME] = 0;
-        cfmakeraw(&host);
-        host.c_iflag &= ~(tcflag_t) (IXOFF | IXANY | IUCLC | IMAXBEL);
-        host.c_lflag |= EXTPROC;
-        relay_copy_size(relay);
-        return tcsetattr(relay->slave, TCSANOW, &inner) < 0 || tcsetattr(relay->host, TCSANOW, &host) < 0 ? -errno : 0;
-}
 
 static int relay_open_signals(Relay *relay) {
         sigset_t all;
@@ -170,7 +87,7 @@ static bool relay_on_signals(Relay *relay, int *ret_status) {
                 } else if (info.ssi_code <= 0) // by a process
                         relay_kill(relay, number);
                 else if (number == SIGWINCH)
-                        relay_copy_size(relay);
+                        relay_pty_copy_size(relay->host, relay->master);
                 else if (number == SIGQUIT) {
                         relay->input_ended = true;
                         relay->in.idle = false;
@@ -319,20 +236,13 @@ static int relay_enter(const Relay *relay) {
 
 // The command takes the host's pty itself: a terminal without a name, but one. hostctl left it raw for a relay.
 static int relay_give_up(Relay *relay) {
-        struct termios t;
         unsigned char number;
         sigset_t none;
 
         relay->slave = close_fd(relay->slave);
         relay->master = close_fd(relay->master);
         relay->signals = close_fd(relay->signals);
-        if (tcgetattr(relay->host, &t) == 0 && !(t.c_lflag & ICANON)) {
-                t.c_iflag |= ICRNL | IXON;
-                t.c_oflag |= OPOST | ONLCR;
-                t.c_lflag &= ~(tcflag_t) EXTPROC;
-                t.c_lflag |= ISIG | ICANON | IEXTEN | ECHO | ECHOE | ECHOK | ECHOCTL | ECHOKE;
-                (void) tcsetattr(relay->host, TCSANOW, &t);
-        }
+        relay_pty_cook(relay->host);
         sigemptyset(&none);
         if (sigprocmask(SIG_SETMASK, &none, NULL) < 0)
                 return -errno;
@@ -348,11 +258,11 @@ int relay_start(int status, uid_t owner) {
         int r;
 
         relay.status = status;
-        r = relay_open(owner, &relay);
+        r = relay_pty_open(owner, &relay.master, &relay.slave);
         if (r >= 0)
                 r = relay_open_signals(&relay);
         if (r >= 0)
-                r = relay_set_terminals(&relay);
+                r = relay_pty_join(relay.host, relay.master, relay.slave);
         if (r < 0)
                 return relay_give_up(&relay);
         relay.pid = fork();
