@@ -4,7 +4,7 @@
 
 #include <errno.h>
 #include <linux/netlink.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 
@@ -27,19 +27,47 @@ static int exchange_data(const struct nlmsghdr *message, void *userdata) {
         return MNL_CB_OK; // read to the end: a half-read dump would be the next reader's answer
 }
 
+// A netfilter socket is kept for the next exchange: when one is closed, the kernel first waits for everything that earlier
+// transactions removed (4 to 30 ms). Only a socket whose last answer was read to the end is kept, and only by the process that
+// opened it: a forked job must not read its parent's answers.
+static struct mnl_socket *kept;
+static pid_t kept_by;
+
+static struct mnl_socket *socket_take(int bus) {
+        struct mnl_socket *socket = NULL;
+
+        if (bus == NETLINK_NETFILTER && kept && kept_by == getpid())
+                return TAKE_PTR(kept);
+        socket = mnl_socket_open2(bus, SOCK_CLOEXEC);
+        if (socket && mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID) < 0) {
+                int saved = errno;
+                (void) mnl_socket_close(TAKE_PTR(socket));
+                errno = saved;
+        }
+        return socket;
+}
+
+static void socket_keep(int bus, struct mnl_socket **socket) {
+        if (bus != NETLINK_NETFILTER || kept)
+                return;
+        kept = TAKE_PTR(*socket);
+        kept_by = getpid();
+}
+
 int netlink_talk(int bus, struct nlmsghdr *request, NetlinkHandler fn, void *userdata) {
-        _cleanup_(socket_closep) struct mnl_socket *socket = mnl_socket_open2(bus, SOCK_CLOEXEC);
+        static uint32_t sequence;
+        _cleanup_(socket_closep) struct mnl_socket *socket = socket_take(bus);
         Exchange exchange = {.fn = fn, .userdata = userdata};
         _cleanup_free_ char *buffer = malloc(NETLINK_BUFFER);
         unsigned port;
         int r;
 
+        if (!socket)
+                return -errno;
         if (!buffer)
                 return -ENOMEM;
-        if (!socket || mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID) < 0)
-                return -errno;
         port = mnl_socket_get_portid(socket);
-        request->nlmsg_seq = (uint32_t) time(NULL);
+        request->nlmsg_seq = ++sequence;
         if (mnl_socket_sendto(socket, request, request->nlmsg_len) < 0)
                 return -errno;
         do {
@@ -50,5 +78,6 @@ int netlink_talk(int bus, struct nlmsghdr *request, NetlinkHandler fn, void *use
         } while (r > 0);
         if (r < 0)
                 return -errno;
+        socket_keep(bus, &socket);
         return exchange.result < 0 ? exchange.result : 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Netlink: one request, its answers, on a socket of its own: cheap enough, and no answer can be taken for another's.
+// Netlink: one request and its answers, on a socket that nobody else reads meanwhile, so that no answer can be taken for another's.
 #pragma once
 
 #include <libmnl/libmnl.h>

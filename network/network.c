@@ -335,6 +335,15 @@ int network_attach(Network *network, uint16_t number, Error *err) {
         return r;
 }
 
+int network_unplug(const Network *network, uint16_t number, Error *err) {
+        NetworkAddress address;
+        int r;
+
+        network_address(&network->settings, number, &address);
+        r = link_delete(address.host_ifname);
+        return r < 0 ? error_set_errno(err, r, "removing the interface %s", address.host_ifname) : 0;
+}
+
 int network_detach(Network *network, uint16_t number, Error *err) {
         _cleanup_(script_done) Script script = {0};
         NetworkAddress address;

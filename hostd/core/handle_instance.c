@@ -226,14 +226,6 @@ void handle_resume(Request *request) {
         pause_with(request, false);
 }
 
-static void delete_done(void *userdata, int r, Error *err) {
-        Request *request = userdata;
-
-        if (r >= 0)
-                handle_commit(request);
-        request_done(request, r, err);
-}
-
 void handle_delete(Request *request) {
         Instance *instance = request_instance(request);
         _cleanup_error_ Error err = ERROR_NULL;
@@ -246,9 +238,11 @@ void handle_delete(Request *request) {
                               instance_state_to_string(instance->state));
                 return;
         }
-        r = lifecycle_delete(instance, delete_done, request_hold(request), &err);
+        r = lifecycle_delete(instance, request_done, request_hold(request), &err);
         if (r < 0)
                 request_done(request, r, &err);
+        else
+                handle_commit(request);
 }
 
 // Rebuild: stop, empty root in a job (it may be large), then the new template. `deleting` keeps other verbs away meanwhile.

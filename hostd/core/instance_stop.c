@@ -7,6 +7,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "core/command.h"
+#include "core/job.h"
 #include "core/launcher.h"
 #include "core/manager.h"
 #include "quotas/oom.h"
@@ -21,6 +22,27 @@ static int kill_timed_out(sd_event_source *source, uint64_t usec, void *userdata
         return 0;
 }
 
+typedef struct Unplug { Network *network; uint16_t slot; } Unplug;
+
+static int unplug_work(void *input, json_t **ret, Error *err) {
+        const Unplug *unplug = input;
+
+        return network_unplug(unplug->network, unplug->slot, err);
+}
+
+static void unplug_done(void *userdata, int r, json_t *result, Error *err) {
+        // Nothing to do: if it failed, instance_clean() meets the interface again and says so.
+}
+
+// The kernel takes 20 to 40 ms to remove a veth, in which hostd could do nothing else. In a job it happens while the guest dies;
+// instance_clean() then finds it gone, or waits for the rest.
+static void unplug_ahead(Instance *instance) {
+        Unplug unplug = {instance->manager->network, instance->record.slot};
+        JobSpec spec = {.work = unplug_work, .input = &unplug, .done = unplug_done};
+
+        (void) job_start(instance->manager->event, &spec, NULL);
+}
+
 static void stop_by_force(Instance *instance) {
         if (instance->box) {
                 Error err = ERROR_NULL;
@@ -30,9 +52,11 @@ static void stop_by_force(Instance *instance) {
                 error_done(&err);
         }
         instance->deadline = sd_event_source_disable_unref(instance->deadline);
-        // The supervisor reports and ends by itself as soon as init is gone. While it is still starting there may be no init yet.
-        if (instance->init == 0)
+        // The supervisor reports and ends by itself as soon as init is gone, after tidying up, for which a deletion need not wait:
+        // hostd removes all of it anyway. While it is still starting there may be no init yet.
+        if (instance->init == 0 || instance->deleting)
                 launcher_kill(instance);
+        unplug_ahead(instance);
         (void) sd_event_add_time_relative(instance->manager->event, &instance->deadline, CLOCK_MONOTONIC, KILL_GRACE, 0, kill_timed_out, instance);
 }
 

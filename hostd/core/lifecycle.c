@@ -121,18 +121,23 @@ typedef struct Deletion {
         void *userdata;
 } Deletion;
 
-static int delete_now(Instance *instance, Error *err) {
+// The file goes first, so that its commit overlaps with the end of the instance. From here on the instance is
+// one without a configuration: if hostd dies now, the next one reports it, and "delete" finishes the rest.
+static int delete_file(Instance *instance, Error *err) {
         _cleanup_free_ char *path = conf_path(instance->record.name);
-        Manager *m = instance->manager;
-        int r;
+        int r = path ? confdir_remove(instance->manager->confdir, path, err) : error_set_errno(err, ENOMEM, "cannot delete %s", instance->record.name);
 
-        // The file first: from here on a restart of hostd finishes what is left.
-        r = path ? confdir_remove(m->confdir, path, err) : -ENOMEM;
-        if (r < 0 && r != -ENOENT)
+        if (r != -ENOENT)
                 return r;
-        if (r < 0 && err)
+        if (err)
                 error_done(err);
-        r = instance_disk_remove(instance, err);
+        return 0;
+}
+
+static int delete_now(Instance *instance, Error *err) {
+        Manager *m = instance->manager;
+        int r = instance_disk_remove(instance, err);
+
         if (r < 0)
                 return r;
         r = store_instance_retire(m->store, instance->record.name, err);
@@ -169,6 +174,8 @@ static void delete_stopped(void *userdata, int r, Error *stop_err) {
 int lifecycle_delete(Instance *instance, InstanceDone done, void *userdata, Error *err) {
         Deletion *deletion;
         StopOptions options = {.force = true};
+        bool active = instance_is_active(instance);
+        int r;
 
         if (instance->deleting)
                 return error_set(err, ERR_BUSY, "%s is being deleted already", instance->record.name);
@@ -176,16 +183,17 @@ int lifecycle_delete(Instance *instance, InstanceDone done, void *userdata, Erro
                 return error_set_errno(err, ENOMEM, "cannot delete %s", instance->record.name);
         *deletion = (Deletion) {instance, done, userdata};
         instance->deleting = true;
-        if (!instance_is_active(instance)) {
-                delete_stopped(deletion, 0, NULL);
-                return 0;
-        }
-        int r = instance_stop(instance, &options, delete_stopped, deletion, err);
+        r = delete_file(instance, err);
+        if (r >= 0 && active)
+                r = instance_stop(instance, &options, delete_stopped, deletion, err);
         if (r < 0) {
                 instance->deleting = false;
                 free(deletion);
+                return r;
         }
-        return r;
+        if (!active)
+                delete_stopped(deletion, 0, NULL);
+        return 0;
 }
 
 void lifecycle_create_missing(Manager *m) {

@@ -72,7 +72,7 @@ tiny_root() { # DIRECTORY
 # The tree of a template that hostd has, by mounting its image where only this process looks.
 template_tree() { # NAME DIRECTORY
         local digest image
-        digest=$(hostctl template list -f csv -c name,digest | awk -F, -v n="$1" '$1 == n { print $2; exit }')
+        digest=$(hostctl template list -f csv -c name,digest | tr -d '\r' | awk -F, -v n="$1" '$1 == n { print $2; exit }')
         image=$(find "$(state_directory)/templates" -name "$digest.erofs" 2>/dev/null)
         [ -n "$digest" ] && [ -f "$image" ] && mkdir -p "$2" && mount -o ro,loop "$image" "$2"
 }
@@ -122,7 +122,7 @@ setup() {
 # Everything of ours that an interrupted run left.
 sweep() {
         local names policies
-        names=$(hostctl list -f csv -c name | grep "^$prefix" | tr '\n' ' ')
+        names=$(hostctl list -f csv -c name | tr -d '\r' | grep "^$prefix" | tr '\n' ' ')
         [ -z "$names" ] || hostctl delete --force $names >>"$log" 2>&1
         for policies in bench-load bench-rules; do hostctl policy delete $policies >>"$log" 2>&1; done
         hostctl template delete bench-tiny >>"$log" 2>&1
