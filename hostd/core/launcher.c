@@ -2,6 +2,7 @@
 // Launcher: see launcher.h.
 #include "core/launcher.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -9,6 +10,10 @@
 
 #include "base/process.h"
 #include "core/manager.h"
+
+#define SYSTEMD "org.freedesktop.systemd1"
+#define UNIT_TIMEOUT (10 * USEC_PER_SEC)
+#define UNIT_ASK_MAX 3
 
 typedef struct Launcher {
         int (*start)(Instance *instance, const char *run_dir, pid_t *ret_pid, Error *err);
@@ -35,13 +40,59 @@ static int fork_start(Instance *instance, const char *run_dir, pid_t *ret_pid, E
         return cgroup_box_attach(instance->box, CGROUP_MONITOR, *ret_pid, err);
 }
 
+static int unit_ask(sd_bus *bus, const char *unit, Error *err) {
+        _cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
+        sd_bus_error bus_error = SD_BUS_ERROR_NULL;
+        int r = sd_bus_call_method(bus, SYSTEMD, "/org/freedesktop/systemd1", SYSTEMD ".Manager", "StartUnit", &bus_error, &reply, "ss",
+                                   unit, "replace");
+
+        if (r < 0)
+                r = error_set(err, ERR_UNAVAILABLE, "systemd refuses to start %s: %s", unit, bus_error.message ?: strerror(-r));
+        sd_bus_error_free(&bus_error);
+        return r;
+}
+
+static bool process_lives(pid_t pid) {
+        _cleanup_close_ int fd = (int) syscall(SYS_pidfd_open, pid, 0);
+        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+
+        return fd >= 0 && poll(&poll_fd, 1, 0) == 0;
+}
+
+// A start that follows an end closely may meet a unit whose end systemd has not noticed yet: a main process that is dead does not
+// count, and the start is asked for again.
+static int unit_wait(sd_bus *bus, const char *unit, pid_t *ret_pid, Error *err) {
+        usec_t end = clock_monotonic() + UNIT_TIMEOUT;
+        _cleanup_free_ char *path = NULL;
+        unsigned asked = 0;
+        uint32_t pid = 0;
+        int r = sd_bus_path_encode("/org/freedesktop/systemd1/unit", unit, &path);
+
+        if (r < 0)
+                return error_set_errno(err, r, "cannot name %s", unit);
+        while (clock_monotonic() < end) {
+                _cleanup_free_ char *state = NULL;
+                // The job runs in PID 1; the main process is there as soon as it is forked, a few milliseconds later.
+                r = sd_bus_get_property_trivial(bus, SYSTEMD, path, SYSTEMD ".Service", "MainPID", NULL, 'u', &pid);
+                if (r >= 0 && pid > 0 && process_lives((pid_t) pid)) {
+                        *ret_pid = (pid_t) pid;
+                        return 0;
+                }
+                r = sd_bus_get_property_string(bus, SYSTEMD, path, SYSTEMD ".Unit", "ActiveState", NULL, &state);
+                bool down = r >= 0 && (strcmp(state, "failed") == 0 || strcmp(state, "inactive") == 0);
+                if (down && asked++ == UNIT_ASK_MAX)
+                        return error_set(err, ERR_UNAVAILABLE, "%s ends at once: see \"journalctl -u %s\"", unit, unit);
+                if (down && (r = unit_ask(bus, unit, err)) < 0)
+                        return r;
+                (void) usleep(2000);
+        }
+        return error_set(err, ERR_TIMEOUT, "%s has no main process after %u s", unit, (unsigned) (UNIT_TIMEOUT / USEC_PER_SEC));
+}
+
 // The unit's name is made of a valid instance name, so it needs no escaping. The unit itself carries Delegate and the slice.
 static int unit_start(Instance *instance, const char *run_dir, pid_t *ret_pid, Error *err) {
         _cleanup_(sd_bus_flush_close_unrefp) sd_bus *bus = NULL;
-        _cleanup_(sd_bus_message_unrefp) sd_bus_message *reply = NULL;
-        sd_bus_error bus_error = SD_BUS_ERROR_NULL;
-        _cleanup_free_ char *unit = NULL, *path = NULL;
-        uint32_t pid = 0;
+        _cleanup_free_ char *unit = NULL;
         int r;
 
         if (asprintf(&unit, "hostd-instance@%s.service", instance->record.name) < 0) {
@@ -51,26 +102,8 @@ static int unit_start(Instance *instance, const char *run_dir, pid_t *ret_pid, E
         r = sd_bus_open_system(&bus);
         if (r < 0)
                 return error_set_errno(err, r, "cannot reach systemd");
-        r = sd_bus_call_method(bus, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager",
-                               "StartUnit", &bus_error, &reply, "ss", unit, "replace");
-        if (r < 0) {
-                r = error_set(err, ERR_UNAVAILABLE, "systemd refuses to start %s: %s", unit, bus_error.message ?: strerror(-r));
-                sd_bus_error_free(&bus_error);
-                return r;
-        }
-        r = sd_bus_path_encode("/org/freedesktop/systemd1/unit", unit, &path);
-        // The job runs in PID 1; the main pid is there as soon as exec succeeded (Type=exec), a few milliseconds later.
-        for (unsigned i = 0; r >= 0 && pid == 0 && i < 2000; i++) {
-                r = sd_bus_get_property_trivial(bus, "org.freedesktop.systemd1", path, "org.freedesktop.systemd1.Service", "MainPID",
-                                                &bus_error, 'u', &pid);
-                sd_bus_error_free(&bus_error);
-                if (pid == 0)
-                        (void) usleep(2000);
-        }
-        if (pid == 0)
-                return error_set(err, ERR_TIMEOUT, "%s has no main process after 4 s", unit);
-        *ret_pid = (pid_t) pid;
-        return 0;
+        r = unit_ask(bus, unit, err);
+        return r < 0 ? r : unit_wait(bus, unit, ret_pid, err);
 }
 
 static const Launcher launchers[] = {{fork_start}, {unit_start}};

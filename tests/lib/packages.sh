@@ -1,28 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The Debian packages that hostd is built with, runs with and is tested with. Sourced by quickstart and check.
 
-packages_build="autoconf automake pkg-config gcc make libc6-dev liblxc1 libnftables-dev libconfig-dev libsystemd-dev libjansson-dev
+packages_build="autoconf automake pkg-config gcc make libc6-dev liblxc1 lxc-dev libnftables-dev libconfig-dev libsystemd-dev libjansson-dev
  libsqlite3-dev libnftnl-dev libmnl-dev libsodium-dev libarchive-dev libseccomp-dev libcmocka-dev zlib1g-dev"
 packages_run="liblxc-common nftables iproute2 git mmdebstrap uidmap erofs-utils btrfs-progs xfsprogs e2fsprogs ca-certificates curl python3 procps busybox-static"
 packages_test="clang bubblewrap podman crun valgrind cppcheck universal-ctags mandoc jq strace bash-completion libcap2-bin attr"
 
-# Names that differ between the releases.
-packages_alternatives() {
-        local a
-        for a in lxc-dev liblxc-dev; do apt-cache show "$a" >/dev/null 2>&1 && echo "$a" && break; done
+# Only a kernel with AppArmor has a use for its tools.
+packages_of_kernel() {
         [ -d /sys/module/apparmor ] && echo apparmor
         return 0
 }
 
 packages_list() {
-        echo $packages_build $packages_run $(packages_alternatives) ${1:+$packages_test}
+        echo $packages_build $packages_run $(packages_of_kernel) ${1:+$packages_test}
 }
 
 # packages_install [test]: installs what is missing; without the network it succeeds when nothing is.
 packages_install() {
         local missing= p
         export DEBIAN_FRONTEND=noninteractive
-        if [ -z "$(packages_alternatives | grep lxc)" ]; then apt-get update || return 1; fi
         for p in $(packages_list "${1:-}"); do
                 dpkg-query -W -f '${db:Status-Status}\n' "$p" 2>/dev/null | grep -qx installed || missing="$missing $p"
         done
