@@ -27,16 +27,15 @@ const char *cgroup_box_prefix(const CgroupBox *box) {
 // hand controllers on. Moving hostd-instance is safe, since systemd looks for its processes in the whole subtree.
 static int box_empty_prefix(int root, const char *prefix) {
         char run[CGROUP_PATH_MAX], text[4096], pid[32];
-        int r;
+        int r = 0;
 
         (void) snprintf(run, sizeof(run), "%s/run", prefix);
-        r = cgroup_make(root, run);
         // Forks may slip in between read and write: a few rounds settle it.
         for (int round = 0; r == 0 && round < 8; round++) {
                 char *save = NULL;
                 int n = cgroup_read(root, prefix, "cgroup.procs", text, sizeof(text));
-                if (n <= 0)
-                        return n;
+                if (n <= 0 || (r = cgroup_make(root, run)) < 0)
+                        return n <= 0 ? n : r;
                 for (char *p = strtok_r(text, "\n", &save); p; p = strtok_r(NULL, "\n", &save)) {
                         (void) snprintf(pid, sizeof(pid), "%.30s", p);
                         int k = cgroup_write(root, run, "cgroup.procs", pid);
@@ -69,9 +68,8 @@ static int box_make_prefix(CgroupHost *host, CgroupTree tree, const char *prefix
         }
         if (!mask)
                 return 0;
-        r = cgroup_delegate(root, prefix, mask);
-        if (r != -EBUSY)
-                return r;
+        // First of all: with processes in it, the first controller that knows threads would turn the group into the root of a
+        // threaded tree, which then refuses the others with EOPNOTSUPP.
         r = box_empty_prefix(root, prefix);
         return r < 0 ? r : cgroup_delegate(root, prefix, mask);
 }

@@ -117,7 +117,10 @@ bool cgroup_exists(int dirfd, const char *group) {
 }
 
 int cgroup_make(int dirfd, const char *group) {
-        return mkdirat(dirfd, group, 0755) < 0 && errno != EEXIST ? -errno : 0;
+        if (mkdirat(dirfd, group, 0755) < 0)
+                return errno == EEXIST ? 0 : -errno;
+        // Whatever the umask: a guest mounts cgroup2 only if it may search every group from the top to its own (seen on 6.12).
+        return fchmodat(dirfd, group, 0755, 0) < 0 ? -errno : 0;
 }
 
 // Name of any group directly below; 0 if there is none.

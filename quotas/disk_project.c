@@ -22,8 +22,9 @@ static int project_quotactl(int fd, int command, uint32_t id, void *argument) {
 
 static bool project_is_on(DiskHost *host) {
         const char *name = host->kind == DISK_XFS ? "xfs" : "ext4";
-        uint32_t format;
-        int r = project_quotactl(host->root_fd, Q_GETFMT, 0, &format);
+        struct dqinfo info;
+        // Not Q_GETFMT: xfs keeps its quotas to itself and answers that with ESRCH always.
+        int r = project_quotactl(host->root_fd, Q_GETINFO, 0, &info);
 
         if (r == 0)
                 return true;

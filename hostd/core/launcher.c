@@ -72,13 +72,16 @@ static int unit_wait(sd_bus *bus, const char *unit, pid_t *ret_pid, Error *err) 
                 return error_set_errno(err, r, "cannot name %s", unit);
         while (clock_monotonic() < end) {
                 _cleanup_free_ char *state = NULL;
-                // The job runs in PID 1; the main process is there as soon as it is forked, a few milliseconds later.
-                r = sd_bus_get_property_trivial(bus, SYSTEMD, path, SYSTEMD ".Service", "MainPID", NULL, 'u', &pid);
-                if (r >= 0 && pid > 0 && process_lives((pid_t) pid)) {
-                        *ret_pid = (pid_t) pid;
-                        return 0;
-                }
+                // The job runs in PID 1. Active (Type=exec) means that the process has joined the unit's group and runs our program;
+                // its pid is known before that, when a group with controllers handed on would not take it.
                 r = sd_bus_get_property_string(bus, SYSTEMD, path, SYSTEMD ".Unit", "ActiveState", NULL, &state);
+                if (r >= 0 && strcmp(state, "active") == 0) {
+                        r = sd_bus_get_property_trivial(bus, SYSTEMD, path, SYSTEMD ".Service", "MainPID", NULL, 'u', &pid);
+                        if (r >= 0 && pid > 0 && process_lives((pid_t) pid)) {
+                                *ret_pid = (pid_t) pid;
+                                return 0;
+                        }
+                }
                 bool down = r >= 0 && (strcmp(state, "failed") == 0 || strcmp(state, "inactive") == 0);
                 if (down && asked++ == UNIT_ASK_MAX)
                         return error_set(err, ERR_UNAVAILABLE, "%s ends at once: see \"journalctl -u %s\"", unit, unit);

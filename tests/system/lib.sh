@@ -4,13 +4,6 @@ set -eu
 export PATH=/usr/local/sbin:/usr/local/bin:$PATH LC_ALL=C.UTF-8
 trap 'echo "FAILED at line $LINENO: $BASH_COMMAND"' ERR
 
-# seconds COMMAND...: its output goes to stderr, how long it took to stdout.
-seconds() {
-        local begin=$SECONDS
-        "$@" >&2 || return
-        echo $((SECONDS - begin))
-}
-
 # until_true SECONDS COMMAND...
 until_true() {
         local end=$((SECONDS + $1))
