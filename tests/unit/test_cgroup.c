@@ -58,6 +58,7 @@ static int set_up(void **state) {
                 }
         }
         put("cgroup.controllers", "cpuset cpu io memory hugetlb pids rdma\n");
+        put(PREFIX "/cgroup.procs", "");
         put(BOX "/cpu.max", "max 100000\n");
         put(BOX "/cpu.weight", "100\n");
         put(BOX "/memory.max", "max\n");
