@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The Debian packages that hostd is built with, runs with and is tested with. Sourced by quickstart and check.
 
-packages_build="autoconf automake pkg-config gcc make libc6-dev liblxc1 lxc-dev libnftables-dev libconfig-dev libsystemd-dev libjansson-dev
+packages_build="autoconf automake pkg-config gcc make libc6-dev lxc-dev libnftables-dev libconfig-dev libsystemd-dev libjansson-dev
  libsqlite3-dev libnftnl-dev libmnl-dev libsodium-dev libarchive-dev libseccomp-dev libcmocka-dev zlib1g-dev"
 packages_run="liblxc-common nftables iproute2 git mmdebstrap uidmap erofs-utils btrfs-progs xfsprogs e2fsprogs ca-certificates curl python3 procps busybox-static"
 packages_test="clang bubblewrap podman crun valgrind cppcheck universal-ctags mandoc jq strace bash-completion libcap2-bin attr"
@@ -18,11 +18,15 @@ packages_list() {
 
 # packages_install [test]: installs what is missing; without the network it succeeds when nothing is.
 packages_install() {
-        local missing= p
+        local missing= p lxc
         export DEBIAN_FRONTEND=noninteractive
         for p in $(packages_list "${1:-}"); do
                 dpkg-query -W -f '${db:Status-Status}\n' "$p" 2>/dev/null | grep -qx installed || missing="$missing $p"
         done
         [ -z "$missing" ] && return 0
-        apt-get update && apt-get install -y --no-install-recommends $missing
+        lxc=$(dpkg-query -W -f '${db:Status-Status}' lxc 2>/dev/null)
+        apt-get update && apt-get install -y --no-install-recommends $missing || return 1
+        # The headers of liblxc bring all of lxc: its bridge, DHCP server and services are of no use to hostd. Where they were before, they stay.
+        if [ "$lxc" != installed ] && [ -d /run/systemd/system ]; then systemctl disable --now lxc.service lxc-net.service lxc-monitord.service; fi
+        return 0
 }

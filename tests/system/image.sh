@@ -47,7 +47,7 @@ image_configure() { # WORK RELEASE
         printf '[Journal]\nStorage=persistent\n' >"$root/etc/systemd/journald.conf.d/system-test.conf"
         # Slow under emulation, and nothing here depends on them.
         for unit in getty@tty1.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer \
-                e2scrub_reap.service fstrim.timer xfs_scrub_all.timer systemd-networkd-wait-online.service; do
+                e2scrub_reap.service lxc.service lxc-net.service lxc-monitord.service fstrim.timer xfs_scrub_all.timer systemd-networkd-wait-online.service; do
                 ln -sf /dev/null "$root/etc/systemd/system/$unit"
         done
         rm -f "$root"/etc/ssh/ssh_host_*
