@@ -89,17 +89,21 @@ int link_create_veth(const NetworkAddress *address, bool *ret_made, Error *err) 
         return 0;
 }
 
-int link_delete(const char *ifname) {
+int link_delete_index(unsigned index) {
         char buffer[MESSAGE_SIZE];
         struct nlmsghdr *message = message_new(buffer, RTM_DELLINK, 0);
         struct ifinfomsg *header = mnl_nlmsg_put_extra_header(message, sizeof(*header));
         int r;
 
-        header->ifi_index = (int) if_nametoindex(ifname);
-        if (header->ifi_index == 0)
+        if (index == 0)
                 return 0;
+        header->ifi_index = (int) index;
         r = netlink_talk(NETLINK_ROUTE, message, NULL, NULL);
         return r == -ENODEV ? 0 : r;
+}
+
+int link_delete(const char *ifname) {
+        return link_delete_index(if_nametoindex(ifname));
 }
 
 static int link_up(unsigned index) {

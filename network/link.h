@@ -12,7 +12,8 @@ bool link_exists(const char *ifname);
 int link_list(const char *prefix, char ***ret);
 // Both ends down, with their MAC addresses. `ret_made`: false if the host's end was there.
 int link_create_veth(const NetworkAddress *address, bool *ret_made, Error *err);
-int link_delete(const char *ifname); // absent is success
+int link_delete(const char *ifname);
+int link_delete_index(unsigned index); // absent is success
 // Sysctls, gateway addresses, up, host routes, fixed neighbours; all can be there already.
 int link_configure_veth(const NetworkAddress *address, Error *err);
 // ip_forward and the v6 one; an uplink that lives on router advertisements keeps them.

@@ -6,6 +6,7 @@
 #include "network/network.h"
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <linux/netfilter.h>
 #include <stdio.h>
 #include <string.h>
@@ -335,13 +336,17 @@ int network_attach(Network *network, uint16_t number, Error *err) {
         return r;
 }
 
-int network_unplug(const Network *network, uint16_t number, Error *err) {
+unsigned network_interface(const Network *network, uint16_t number) {
         NetworkAddress address;
-        int r;
 
         network_address(&network->settings, number, &address);
-        r = link_delete(address.host_ifname);
-        return r < 0 ? error_set_errno(err, r, "removing the interface %s", address.host_ifname) : 0;
+        return if_nametoindex(address.host_ifname);
+}
+
+int network_unplug(unsigned interface, Error *err) {
+        int r = link_delete_index(interface);
+
+        return r < 0 ? error_set_errno(err, r, "removing the interface %u", interface) : 0;
 }
 
 int network_detach(Network *network, uint16_t number, Error *err) {

@@ -42,8 +42,10 @@ int network_find_uplink(char **ret); // interface of the default route; -ENOENT
 // routes. Already there is success. network_set_policy() must follow before the instance starts; until then all is denied.
 int network_attach(Network *network, uint16_t slot, Error *err);
 int network_detach(Network *network, uint16_t slot, Error *err);
-// Only removes the interface, which is what takes long; touches nothing of the object, so a forked job may do it ahead of detach.
-int network_unplug(const Network *network, uint16_t slot, Error *err);
+// Only removes an interface, which is what takes long: a forked job may do it ahead of detach. By index, since by the time the job
+// runs the name may be a successor's. 0 is no interface.
+unsigned network_interface(const Network *network, uint16_t slot);
+int network_unplug(unsigned interface, Error *err);
 // One transaction; established flows that the new policies do not admit are cut by it, others do not lose a packet.
 int network_set_policy(Network *network, uint16_t slot, Policy *const *policies, size_t n, Error *err);
 int network_set_upload(Network *network, uint16_t slot, uint64_t bytes_per_second /* UINT64_MAX: none */, Error *err);

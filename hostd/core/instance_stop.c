@@ -22,12 +22,8 @@ static int kill_timed_out(sd_event_source *source, uint64_t usec, void *userdata
         return 0;
 }
 
-typedef struct Unplug { Network *network; uint16_t slot; } Unplug;
-
 static int unplug_work(void *input, json_t **ret, Error *err) {
-        const Unplug *unplug = input;
-
-        return network_unplug(unplug->network, unplug->slot, err);
+        return network_unplug(*(const unsigned *) input, err);
 }
 
 static void unplug_done(void *userdata, int r, json_t *result, Error *err) {
@@ -37,8 +33,8 @@ static void unplug_done(void *userdata, int r, json_t *result, Error *err) {
 // The kernel takes 20 to 40 ms to remove a veth, in which hostd could do nothing else. In a job it happens while the guest dies;
 // instance_clean() then finds it gone, or waits for the rest.
 static void unplug_ahead(Instance *instance) {
-        Unplug unplug = {instance->manager->network, instance->record.slot};
-        JobSpec spec = {.work = unplug_work, .input = &unplug, .done = unplug_done};
+        unsigned interface = network_interface(instance->manager->network, instance->record.slot);
+        JobSpec spec = {.work = unplug_work, .input = &interface, .done = unplug_done};
 
         (void) job_start(instance->manager->event, &spec, NULL);
 }
