@@ -90,11 +90,11 @@ static const Param params_exec[] = {
 };
 static const Param params_shell[] = {NAME_PARAM, COMMAND_PARAMS, END};
 static const Param params_command_id[] = {
-        {"id", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_LABEL_KEY, .meta = "ID", .doc = "the command"},
+        {"id", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_ID, .meta = "ID", .doc = "the command"},
         END,
 };
 static const Param params_command_signal[] = {
-        {"id", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_LABEL_KEY, .meta = "ID", .doc = "the command"},
+        {"id", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_ID, .meta = "ID", .doc = "the command"},
         {"signal", 0, PARAM_INT, PARAM_REQUIRED | PARAM_POSITIONAL, .min = 1, .max = 64, .meta = "SIGNAL", .doc = "signal number"},
         END,
 };

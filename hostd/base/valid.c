@@ -241,6 +241,7 @@ static const ValidRow valid_table[_VALID_MAX] = {
         [VALID_UNIT] = {NULL, NULL, 255, false, check_unit, "a systemd unit name with its suffix"},
         [VALID_SUITE] = {LOWER, LOWER DIGIT ".-", 32, false, NULL, "a suite such as \"trixie\""},
         [VALID_ARGUMENT] = {NULL, NULL, 131071, true, check_argument, "UTF-8 text of at most 128 KiB"},
+        [VALID_ID] = {LOWER DIGIT, LOWER DIGIT, 32, false, NULL, "1 to 32 lower-case letters and digits"},
 };
 
 bool valid_is(ValidKind kind, const char *value) {

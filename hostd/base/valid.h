@@ -25,6 +25,7 @@ typedef enum ValidKind {
         VALID_UNIT,     // systemd unit name
         VALID_SUITE,    // [a-z][a-z0-9.-]{0,31}
         VALID_ARGUMENT, // any bytes that UTF-8 allows except NUL, at most 128 KiB (argv and env values of a command)
+        VALID_ID,       // ids that hostd gives out (commands): [a-z0-9]{1,32}
         _VALID_MAX,
 } ValidKind;
 

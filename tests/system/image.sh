@@ -4,7 +4,7 @@
 
 image_cache=${HOSTD_SYSTEM_CACHE:-/var/cache/hostd-system}
 image_mirror=${HOSTD_SYSTEM_MIRROR:-$mirror}
-image_format=1 # raise when the recipe below changes
+image_format=2 # raise when the recipe below changes
 image_suite() { case $1 in 12) echo bookworm ;; 13) echo trixie ;; *) return 1 ;; esac; }
 image_packages() {
         echo $packages_build $packages_run apparmor systemd-sysv dbus udev kmod openssh-server linux-image-cloud-amd64 passwd login sudo jq strace
