@@ -94,7 +94,7 @@ static int push_stream(Transfer *t, const char *local, int local_fd, Error *err)
         if (t->recursive)
                 r = skipped = tree_pack(local_fd, ".", fd, NULL, &local_err);
         else
-                r = copy_bytes(local_fd, fd, local, &local_err), skipped = 0;
+                r = skipped = tree_pack_stream(local_fd, local, fd, &local_err);
         // A stream that we could not finish must not look like a whole one: first the call goes, then the pipe.
         if (r < 0 && local_err.errnum != EPIPE) {
                 t->cli->client = client_free(t->cli->client);
@@ -265,16 +265,22 @@ static void mode_text(uint32_t mode, char buf[11]) {
 
 static int list_entry(const TreeEntry *entry, void *userdata) {
         char mode[11], when[CLOCK_TEXT_MAX] = "", path[2 * TREE_PATH_MAX + 8];
+        char owner[TREE_NAME_MAX + 1], group[TREE_NAME_MAX + 1];
         json_t *row;
 
+        memcpy(owner, entry->owner, sizeof(owner));
+        memcpy(group, entry->group, sizeof(group));
         mode_text(entry->mode, mode);
         if (entry->mtime_sec >= 0 && entry->mtime_sec < 253402300800) { // year 10000
                 clock_format((usec_t) entry->mtime_sec * USEC_PER_SEC, when);
                 memcpy(when + 19, "Z", 2); // seconds are enough
         }
         snprintf(path, sizeof(path), "%s%s%s", entry->path, entry->target[0] ? " -> " : "", entry->target);
-        row = json_pack("{s:s, s:I, s:I, s:I, s:s}", "mode", mode, "owner", (json_int_t) entry->uid, "group", (json_int_t) entry->gid,
-                        "size", (json_int_t) entry->size, "modified", when);
+        if (!owner[0])
+                (void) snprintf(owner, sizeof(owner), "%u", entry->uid);
+        if (!group[0])
+                (void) snprintf(group, sizeof(group), "%u", entry->gid);
+        row = json_pack("{s:s, s:s, s:s, s:I, s:s}", "mode", mode, "owner", owner, "group", group, "size", (json_int_t) entry->size, "modified", when);
         if (row && json_object_set_new(row, "path", json_string(path)) < 0) { // a name that is no UTF-8
                 _cleanup_free_ char *shown = valid_printable(path);
                 (void) json_object_set_new(row, "path", json_string(shown ?: "?"));

@@ -162,6 +162,9 @@ static int command_timer(sd_event_source *source, uint64_t usec, void *userdata)
         } else if (now >= command->deadline) {
                 command->record.timed_out = true;
                 command_end(command, "the time limit ran out");
+        } else if (now >= command->abandon_at) {
+                command->record.cancelled = true;
+                command_end(command, "the client went away");
         } else if (command->state == COMMAND_STATE_STARTING && now >= command->start_by)
                 command_end(command, "the helper in the instance did not start the command");
         else if (now >= command->report_by)
@@ -185,7 +188,7 @@ static usec_t command_next_time(const Command *command) {
                 t = MIN2(t, command->start_by);
         if (command->orphan)
                 t = MIN2(t, command->orphan_until);
-        return MIN2(t, command->report_by);
+        return MIN2(MIN2(t, command->report_by), command->abandon_at);
 }
 
 static void command_arm(Command *command) {
@@ -272,7 +275,7 @@ static int command_new(CommandManager *manager, Command **ret) {
         command->record.exit = -1;
         command->begun = clock_monotonic();
         command->started_at = clock_realtime();
-        command->deadline = command->start_by = command->report_by = USEC_INFINITY;
+        command->deadline = command->start_by = command->report_by = command->abandon_at = USEC_INFINITY;
         r = sd_event_add_time(manager->config.event, &command->timer, CLOCK_MONOTONIC, USEC_INFINITY, 1000, command_timer, command);
         if (r < 0)
                 return r;
@@ -440,6 +443,11 @@ void command_detach(Command *command) {
         }
         command->record.cancelled = true;
         command_end(command, "the client went away");
+}
+
+void command_abandon(Command *command, usec_t grace) {
+        command->abandon_at = MIN2(command->abandon_at, clock_monotonic() + grace);
+        command_arm(command);
 }
 
 static int command_deliver_later(sd_event_source *source, void *userdata) {

@@ -66,6 +66,8 @@ Command *command_find(CommandManager *manager, const char *id);
 Command *command_next(CommandManager *manager, Command *after);  // NULL: the first; in order of start; only running ones
 int command_signal(Command *command, int signal, Error *err);    // SIGKILL kills the whole cgroup
 void command_detach(Command *command); // its client died: no callback any more, all of it is killed
+// Its client died, but wants the record all the same: after `grace`, in which what reads from the client may take back what is not whole.
+void command_abandon(Command *command, usec_t grace);
 bool command_is_awaited(const Command *command); // somebody gets its record
 // A client (again) waits for a restored command; -EBUSY if somebody does.
 int command_attach(Command *command, CommandDoneFn done, void *userdata);

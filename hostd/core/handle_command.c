@@ -12,6 +12,7 @@
 
 #define PTS_MAJOR_FIRST 136
 #define PTS_MAJOR_LAST 143
+#define WRITER_GRACE (10 * USEC_PER_SEC)
 
 // A descriptor of anything else would carry the caller's terminal, a directory or a file of the host into the guest.
 static bool fd_may_enter(int fd) {
@@ -67,8 +68,9 @@ static void file_done(Command *command, const CommandRecord *record, void *userd
 }
 
 static void command_client_gone(Request *request) {
+        // A writer sees that the stream was cut off and removes what it had written so far.
         if (request->command)
-                (void) command_signal(request->command, SIGKILL, NULL);
+                command_abandon(request->command, command_verb(request->command) == GUEST_WRITE ? WRITER_GRACE : 0);
 }
 
 static char **env_of(const json_t *pairs) {

@@ -11,6 +11,7 @@
 
 #include "base/io.h"
 #include "guest/tree.h"
+#include "guest/user.h"
 
 #define FILES_BUFFER (256 * 1024)
 #define FILES_DEPTH_MAX 512 // each level holds a descriptor
@@ -92,14 +93,21 @@ static int files_read(const Request *request, Error *err) {
         return files_pump(fd, STDOUT_FILENO);
 }
 
-static int files_write_temp(int dir, const char *temp, mode_t mode) {
+// Only root may give a file away, and only root would otherwise take one that was somebody else's.
+static bool files_may_give(void) {
+        return geteuid() == 0;
+}
+
+// `old` is what the file will replace, or NULL.
+static int files_write_temp(int dir, const char *temp, mode_t mode, const struct stat *old, Error *err) {
         _cleanup_close_ int fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         int r;
 
         if (fd < 0)
                 return -errno;
-        r = files_pump(STDIN_FILENO, fd);
-        if (r == 0 && fchmod(fd, mode) < 0)
+        r = tree_unpack_stream(STDIN_FILENO, fd, err);
+        // The owner first: it takes set-uid and set-gid bits away.
+        if (r == 0 && ((old && files_may_give() && fchown(fd, old->st_uid, old->st_gid) < 0) || fchmod(fd, mode) < 0))
                 r = -errno;
         return r;
 }
@@ -108,7 +116,7 @@ static int files_write(const Request *request, Error *err) {
         _cleanup_close_ int dir = -EBADF;
         mode_t mode = request->header.mode & 07777;
         const char *name;
-        struct stat st;
+        struct stat st, *old = NULL;
         char temp[64];
         int r = files_parent(request->path, &dir, &name);
 
@@ -117,7 +125,7 @@ static int files_write(const Request *request, Error *err) {
         if (request->header.flags & GUEST_FLAG_RECURSIVE) {
                 // An existing directory, also by a link of the guest's own, is merged into.
                 int into = files_open(AT_FDCWD, request->path, O_RDONLY | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
-                TreeOptions options = {.name = into >= 0 ? "." : name};
+                TreeOptions options = {.name = into >= 0 ? "." : name, .keep_owner = files_may_give()};
                 r = tree_unpack(into >= 0 ? into : dir, STDIN_FILENO, &options, err);
                 (void) close_fd(into);
                 return r;
@@ -127,10 +135,11 @@ static int files_write(const Request *request, Error *err) {
                         return S_ISDIR(st.st_mode) ? -EISDIR : S_ISLNK(st.st_mode) ? -ELOOP : -EOPNOTSUPP;
                 if (mode == 0)
                         mode = st.st_mode & 0777;
+                old = &st;
         } else if (errno != ENOENT)
                 return -errno;
         (void) snprintf(temp, sizeof(temp), ".hostd-%s.tmp", request->header.id);
-        r = files_write_temp(dir, temp, mode ?: 0644);
+        r = files_write_temp(dir, temp, mode ?: 0644, old, err);
         if (r == 0 && renameat(dir, temp, dir, name) < 0)
                 r = -errno;
         if (r < 0 && r != -EEXIST)
@@ -138,19 +147,29 @@ static int files_write(const Request *request, Error *err) {
         return r;
 }
 
+static void files_fill(TreeEntry *entry, void *userdata) {
+        UserNames *names = userdata;
+
+        (void) snprintf(entry->owner, sizeof(entry->owner), "%s", user_names_find(names, USER_NAMES_PASSWD, entry->uid));
+        (void) snprintf(entry->group, sizeof(entry->group), "%s", user_names_find(names, USER_NAMES_GROUP, entry->gid));
+}
+
 static int files_list(const Request *request, Error *err) {
+        _cleanup_(user_names_done) UserNames names = {0};
+        TreeListOptions options = {.fill = files_fill, .userdata = &names};
         _cleanup_close_ int fd = files_open(AT_FDCWD, request->path, O_RDONLY | O_DIRECTORY, RESOLVE_NO_MAGICLINKS), dir = -EBADF;
         const char *name;
         int r;
 
+        user_names_load("/etc", &names);
         if (fd >= 0)
-                return tree_list(fd, ".", STDOUT_FILENO, NULL, err);
+                return tree_list(fd, ".", STDOUT_FILENO, &options, err);
         r = fd == -ENOTDIR || fd == -ENOENT ? files_parent(request->path, &dir, &name) : fd;
         if (r < 0)
                 return r;
         if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
                 return -errno;
-        return tree_list(dir, name, STDOUT_FILENO, NULL, err);
+        return tree_list(dir, name, STDOUT_FILENO, &options, err);
 }
 
 static int files_remove_tree(int dir, const char *name, unsigned depth) {

@@ -38,7 +38,7 @@ typedef enum GuestType {
 typedef enum GuestVerb { // what an EXEC starts
         GUEST_RUN,    // argv
         GUEST_LOGIN,  // argv through PAM (su -l USER), or a login shell when argv is empty
-        GUEST_WRITE,  // stream on fd 0 -> path (file or tree)
+        GUEST_WRITE,  // tree stream on fd 0 -> path; a file when not recursive
         GUEST_READ,   // path -> stream on fd 1
         GUEST_LIST,   // directory entries of path -> stream on fd 1
         GUEST_REMOVE, // path

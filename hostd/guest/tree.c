@@ -16,7 +16,7 @@ typedef struct __attribute__((packed)) TreeRecord {
         uint32_t mode, uid, gid, mtime_nsec;
         uint64_t mtime_sec, size;
         uint16_t target_size, change;
-        uint32_t zero32;
+        uint16_t owner_size, group_size;
 } TreeRecord;
 _Static_assert(sizeof(TreeRecord) == TREE_RECORD_SIZE, "the record is part of the interface");
 
@@ -43,6 +43,13 @@ bool tree_path_valid(const char *path, size_t size, bool root) {
                 if (n == 0 || n > 255 || (path[start] == '.' && (n == 1 || (n == 2 && path[start + 1] == '.'))))
                         return false;
         }
+        return true;
+}
+
+bool tree_name_valid(const char *name, size_t size) {
+        for (size_t i = 0; i < size; i++)
+                if (name[i] <= ' ' || name[i] > '~')
+                        return false;
         return true;
 }
 
@@ -124,7 +131,7 @@ static bool tree_change_valid(const TreeReader *reader, TreeType type, uint16_t 
 
 static int tree_reader_record(TreeReader *reader, TreeEntry *ret, size_t *ret_target, Error *err) {
         TreeRecord record;
-        size_t path_size, target_size;
+        size_t path_size, target_size, owner_size, group_size, names_max;
         int r = tree_reader_need(reader, sizeof(record), err);
 
         if (r < 0)
@@ -133,7 +140,7 @@ static int tree_reader_record(TreeReader *reader, TreeEntry *ret, size_t *ret_ta
         reader->at += sizeof(record);
         ret->type = le16toh(record.type);
         if (le32toh(record.magic) != TREE_RECORD_MAGIC || ret->type < TREE_DIR || ret->type >= _TREE_TYPE_MAX ||
-            !tree_change_valid(reader, ret->type, le16toh(record.change)) || record.zero32 != 0)
+            !tree_change_valid(reader, ret->type, le16toh(record.change)))
                 return tree_reader_bad(err, "a record is malformed");
         ret->change = (char) le16toh(record.change);
         ret->mode = le32toh(record.mode);
@@ -144,15 +151,24 @@ static int tree_reader_record(TreeReader *reader, TreeEntry *ret, size_t *ret_ta
         ret->size = le64toh(record.size);
         path_size = le16toh(record.path_size);
         target_size = le16toh(record.target_size);
-        if (path_size > TREE_PATH_MAX || target_size > TREE_PATH_MAX || ret->mtime_nsec >= 1000000000)
+        owner_size = le16toh(record.owner_size);
+        group_size = le16toh(record.group_size);
+        names_max = reader->list ? TREE_NAME_MAX : 0;
+        if (path_size > TREE_PATH_MAX || target_size > TREE_PATH_MAX || owner_size > names_max || group_size > names_max || ret->mtime_nsec >= 1000000000)
                 return tree_reader_bad(err, "a record is malformed");
-        r = tree_reader_need(reader, path_size + target_size, err);
+        r = tree_reader_need(reader, path_size + target_size + owner_size + group_size, err);
         if (r < 0)
                 return r;
         memcpy(ret->path, reader->buf + reader->at, path_size);
         memcpy(ret->target, reader->buf + reader->at + path_size, target_size);
         ret->path[path_size] = ret->target[target_size] = 0;
         reader->at += path_size + target_size;
+        memcpy(ret->owner, reader->buf + reader->at, owner_size);
+        memcpy(ret->group, reader->buf + reader->at + owner_size, group_size);
+        ret->owner[owner_size] = ret->group[group_size] = 0;
+        reader->at += owner_size + group_size;
+        if (!tree_name_valid(ret->owner, owner_size) || !tree_name_valid(ret->group, group_size))
+                return tree_reader_bad(err, "the name of a user or group is malformed");
         *ret_target = target_size;
         return (int) path_size;
 }
@@ -254,8 +270,9 @@ ssize_t tree_reader_data(TreeReader *reader, const uint8_t **ret, Error *err) {
 }
 
 int tree_write_entry(int out_fd, const TreeEntry *entry) {
-        uint8_t buf[TREE_RECORD_SIZE + 2 * TREE_PATH_MAX];
+        uint8_t buf[TREE_RECORD_SIZE + 2 * TREE_PATH_MAX + 2 * TREE_NAME_MAX], *p = buf;
         size_t path_size = strlen(entry->path), target_size = strlen(entry->target);
+        size_t owner_size = strlen(entry->owner), group_size = strlen(entry->group);
         TreeRecord record = {
                 .magic = htole32(TREE_RECORD_MAGIC),
                 .type = htole16((uint16_t) entry->type),
@@ -268,12 +285,16 @@ int tree_write_entry(int out_fd, const TreeEntry *entry) {
                 .size = htole64(entry->size),
                 .target_size = htole16((uint16_t) target_size),
                 .change = htole16((uint16_t) entry->change),
+                .owner_size = htole16((uint16_t) owner_size),
+                .group_size = htole16((uint16_t) group_size),
         };
 
-        memcpy(buf, &record, sizeof(record));
-        memcpy(buf + sizeof(record), entry->path, path_size);
-        memcpy(buf + sizeof(record) + path_size, entry->target, target_size);
-        return io_write_all(out_fd, buf, sizeof(record) + path_size + target_size);
+        p = mempcpy(p, &record, sizeof(record));
+        p = mempcpy(p, entry->path, path_size);
+        p = mempcpy(p, entry->target, target_size);
+        p = mempcpy(p, entry->owner, owner_size);
+        p = mempcpy(p, entry->group, group_size);
+        return io_write_all(out_fd, buf, (size_t) (p - buf));
 }
 
 static int tree_list_loop(TreeReader *reader, TreeListFn fn, void *userdata, Error *err) {

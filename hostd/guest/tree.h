@@ -5,8 +5,8 @@
 // follows no link and opens nothing but regular files and directories. Unpacking resolves each path below the given directory
 // without links (openat2), so that neither the stream nor somebody who renames meanwhile leads it elsewhere.
 //
-//   stream: "hostdtr1", then records; a record: 48 bytes little-endian (see tree.c), path, link target, and for a file its
-//   data in chunks (u32 length, bytes; length 0 ends). The root is ".", all others are relative to it. The last record is
+//   stream: "hostdtr1", then records; a record: 48 bytes little-endian (see tree.c), path, link target, in lists the names of owner and
+//   group, and for a file its data in chunks (u32 length, bytes; length 0 ends). The root is ".", all others are relative to it. The last record is
 //   TREE_END, whose size is the number of entries: a stream without it was cut off.
 #pragma once
 
@@ -16,6 +16,7 @@
 #include "base/error.h"
 
 #define TREE_PATH_MAX 4095
+#define TREE_NAME_MAX 64 // of users and groups
 #define TREE_CHUNK_MAX (128u * 1024)
 #define TREE_MAGIC "hostdtr1"
 #define TREE_MAGIC_SIZE 8
@@ -31,6 +32,7 @@ typedef struct TreeEntry {
         uint64_t size;                 // of a file: what stat said; only the chunks count
         char path[TREE_PATH_MAX + 1];  // NUL-terminated, no NUL inside
         char target[TREE_PATH_MAX + 1]; // of a link
+        char owner[TREE_NAME_MAX + 1], group[TREE_NAME_MAX + 1]; // in lists, "" when nobody has the number
         char change;                   // one of TREE_CHANGES in lists of changes, 0 elsewhere
 } TreeEntry;
 
@@ -42,15 +44,27 @@ typedef struct TreeLimits {
 // Writes `name` below `dirfd` (one component, or "." for dirfd itself) and all below it. Sockets, fifos and devices are left
 // out; returns how many were. `limits` may be NULL. Blocks as long as out_fd does.
 int tree_pack(int dirfd, const char *name, int out_fd, const TreeLimits *limits, Error *err);
+// The same of one file that may be a pipe: what `in_fd` gives until its end, called `name` in errors.
+int tree_pack_stream(int in_fd, const char *name, int out_fd, Error *err);
+
+typedef struct TreeListOptions {
+        TreeLimits limits;
+        void (*fill)(TreeEntry *entry, void *userdata); // names of owner and group; may be NULL
+        void *userdata;
+} TreeListOptions;
+
 // Lists the directory `name` (or the one file) as records without data: path = name, mode with type bits, target of links.
-int tree_list(int dirfd, const char *name, int out_fd, const TreeLimits *limits, Error *err);
+int tree_list(int dirfd, const char *name, int out_fd, const TreeListOptions *options, Error *err);
 
 typedef struct TreeOptions {
         const char *name; // what the root becomes below dirfd: one component, or "." to unpack into dirfd itself
         TreeLimits limits;
+        bool keep_owner;   // a file that is replaced keeps its owner and group, where we may give it away
         bool drop_special; // set-uid, set-gid and sticky bits are not taken over: for unpacking on the host
 } TreeOptions;
 
+// One file into `fd`, as tree_pack_stream() sends it. Succeeds only when the stream was complete.
+int tree_unpack_stream(int in_fd, int fd, Error *err);
 // Existing directories are merged into, files are replaced by rename, a file never replaces a link or a directory. What was
 // unpacked before an error stays. On success the stream was complete.
 int tree_unpack(int dirfd, int in_fd, const TreeOptions *options, Error *err);
@@ -88,4 +102,5 @@ ssize_t tree_reader_data(TreeReader *reader, const uint8_t **ret, Error *err);
 int tree_write_entry(int out_fd, const TreeEntry *entry);
 // Relative, no "", ".", ".." or empty component, no control of its own; "." only if `root`.
 bool tree_path_valid(const char *path, size_t size, bool root);
+bool tree_name_valid(const char *name, size_t size); // visible ASCII, or ""
 void tree_limits_default(TreeLimits *limits);

@@ -190,7 +190,20 @@ int tree_pack(int dirfd, const char *name, int out_fd, const TreeLimits *limits,
         return r < 0 ? r : tree_pack_end(p);
 }
 
-static int tree_list_entry(TreePacker *p, int dirfd, const char *name) {
+int tree_pack_stream(int in_fd, const char *name, int out_fd, Error *err) {
+        _cleanup_(tree_packer_freep) TreePacker *p = tree_packer_new(out_fd, &(TreeLimits) {.max_bytes = UINT64_MAX}, err);
+        int r = p ? tree_pack_init(p) : -ENOMEM;
+
+        if (r < 0)
+                return r;
+        p->entry = (TreeEntry) {.type = TREE_FILE, .path = "."};
+        r = tree_pack_emit(p);
+        if (r >= 0)
+                r = tree_pack_data(p, in_fd, name);
+        return r < 0 ? r : tree_pack_end(p);
+}
+
+static int tree_list_entry(TreePacker *p, int dirfd, const char *name, const TreeListOptions *options) {
         struct stat st;
         ssize_t n;
 
@@ -205,11 +218,15 @@ static int tree_list_entry(TreePacker *p, int dirfd, const char *name) {
                         return 0;
                 p->entry.target[n] = 0;
         }
+        p->entry.owner[0] = p->entry.group[0] = 0;
+        if (options->fill)
+                options->fill(&p->entry, options->userdata);
         return tree_pack_emit(p);
 }
 
-int tree_list(int dirfd, const char *name, int out_fd, const TreeLimits *limits, Error *err) {
-        _cleanup_(tree_packer_freep) TreePacker *p = tree_packer_new(out_fd, limits, err);
+int tree_list(int dirfd, const char *name, int out_fd, const TreeListOptions *options, Error *err) {
+        static const TreeListOptions plain;
+        _cleanup_(tree_packer_freep) TreePacker *p = tree_packer_new(out_fd, options ? &options->limits : NULL, err);
         int fd, r = p ? tree_pack_init(p) : -ENOMEM;
         struct dirent *e;
         DIR *d;
@@ -218,14 +235,14 @@ int tree_list(int dirfd, const char *name, int out_fd, const TreeLimits *limits,
                 return r;
         fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
-                r = tree_list_entry(p, dirfd, name);
+                r = tree_list_entry(p, dirfd, name, options ?: &plain);
         else if (fd < 0 || !(d = fdopendir(fd))) {
                 r = error_set_errno(err, errno, "cannot open %s", name);
                 (void) close_fd(fd);
         } else {
                 while (r >= 0 && (e = readdir(d)))
                         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-                                r = tree_list_entry(p, fd, e->d_name);
+                                r = tree_list_entry(p, fd, e->d_name, options ?: &plain);
                 (void) closedir(d);
         }
         return r < 0 ? r : tree_pack_end(p);

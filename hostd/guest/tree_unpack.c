@@ -24,6 +24,8 @@ typedef struct TreeUnpacker {
         char *parent_path;
         TreeDir *dirs; // modes and times are set at the end: a directory may be read-only
         size_t n_dirs, room_dirs;
+        uid_t old_uid; // of what the last entry replaces
+        gid_t old_gid;
         TreeReader reader;
         Error *err;
 } TreeUnpacker;
@@ -124,13 +126,16 @@ static int tree_unpack_dir(TreeUnpacker *u, const TreeEntry *entry, int dir, con
 }
 
 // A link or a directory in the place of a file is somebody else's decision: refused, never replaced.
+// 1: something that may be replaced is there.
 static int tree_unpack_place(TreeUnpacker *u, const TreeEntry *entry, int dir, const char *name) {
         struct stat st;
 
         if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : error_set_errno(u->err, errno, "cannot unpack %s", entry->path);
+        u->old_uid = st.st_uid;
+        u->old_gid = st.st_gid;
         if (S_ISREG(st.st_mode) || (entry->type == TREE_LINK && S_ISLNK(st.st_mode)))
-                return 0;
+                return 1;
         return error_set(u->err, ERR_EXISTS, "cannot unpack %s: a %s is in its place", entry->path,
                          S_ISLNK(st.st_mode) ? "link" : S_ISDIR(st.st_mode) ? "directory" : "special file");
 }
@@ -159,6 +164,7 @@ static int tree_unpack_file(TreeUnpacker *u, const TreeEntry *entry, int dir, co
         struct timespec times[2];
         char temp[64];
         int r = tree_unpack_place(u, entry, dir, name);
+        bool keep = r > 0 && u->options->keep_owner;
 
         if (r < 0)
                 return r;
@@ -169,7 +175,8 @@ static int tree_unpack_file(TreeUnpacker *u, const TreeEntry *entry, int dir, co
         r = tree_unpack_data(u, entry, fd);
         if (r == 0) {
                 tree_unpack_times(entry, times);
-                if (fchmod(fd, (mode_t) tree_unpack_mode(u, entry->mode)) < 0 || futimens(fd, times) < 0 ||
+                // The owner first: it takes set-uid and set-gid bits away.
+                if ((keep && fchown(fd, u->old_uid, u->old_gid) < 0) || fchmod(fd, (mode_t) tree_unpack_mode(u, entry->mode)) < 0 || futimens(fd, times) < 0 ||
                     renameat(dir, temp, dir, name) < 0)
                         r = error_set_errno(u->err, errno, "cannot finish %s", entry->path);
         }
@@ -209,6 +216,25 @@ static int tree_unpack_finish(TreeUnpacker *u) {
                         return error_set_errno(u->err, fd < 0 ? -fd : errno, "cannot finish %s", d->path);
         }
         return 0;
+}
+
+int tree_unpack_stream(int in_fd, int fd, Error *err) {
+        static const TreeOptions options = {.limits.max_bytes = UINT64_MAX};
+        _cleanup_(tree_unpacker_done) TreeUnpacker u = {
+                .options = &options, .dirfd = -EBADF, .root = -EBADF, .parent = -EBADF, .reader = {.fd = -EBADF}, .err = err};
+        _cleanup_free_ TreeEntry *entry = malloc(sizeof(*entry));
+        int r;
+
+        if (!entry || tree_reader_init(&u.reader, in_fd, &options.limits) < 0)
+                return error_set_errno(err, ENOMEM, "cannot receive");
+        r = tree_reader_next(&u.reader, entry, err);
+        if (r > 0 && entry->type == TREE_FILE)
+                r = tree_unpack_data(&u, entry, fd);
+        else if (r >= 0)
+                r = error_set_errno(err, EBADMSG, "the tree stream is not that of one file");
+        if (r == 0)
+                r = tree_reader_next(&u.reader, entry, err);
+        return r > 0 ? error_set_errno(err, EBADMSG, "the tree stream is not that of one file") : r;
 }
 
 int tree_unpack(int dirfd, int in_fd, const TreeOptions *options, Error *err) {

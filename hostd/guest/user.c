@@ -182,3 +182,50 @@ int user_load(const char *etc, const char *who, User *ret) {
         user = (User) {0};
         return r;
 }
+
+bool user_parse_name(const char *text, UserNamesFile file, uint32_t id, char ret[USER_NAME_MAX + 1]) {
+        size_t fields = file == USER_NAMES_PASSWD ? USER_FIELDS : 4;
+        UserField f[USER_FIELDS];
+        uint32_t number;
+
+        for (const char *at = text; *at;) {
+                if (user_line(&at, f) != fields || user_number(f[2].text, f[2].size, &number) < 0 || number != id)
+                        continue;
+                if (f[0].size == 0 || f[0].size > USER_NAME_MAX)
+                        return false;
+                for (size_t i = 0; i < f[0].size; i++)
+                        if (f[0].text[i] <= ' ' || f[0].text[i] > '~')
+                                return false;
+                memcpy(ret, f[0].text, f[0].size);
+                ret[f[0].size] = 0;
+                return true;
+        }
+        return false;
+}
+
+void user_names_load(const char *etc, UserNames *ret) {
+        static const char *const files[_USER_NAMES_FILE_MAX] = {[USER_NAMES_PASSWD] = "passwd", [USER_NAMES_GROUP] = "group"};
+        _cleanup_close_ int dir = open(etc, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        *ret = (UserNames) {0};
+        for (int i = 0; dir >= 0 && i < _USER_NAMES_FILE_MAX; i++)
+                (void) user_read(dir, files[i], &ret->text[i]);
+}
+
+void user_names_done(UserNames *names) {
+        for (int i = 0; i < _USER_NAMES_FILE_MAX; i++)
+                free(names->text[i]);
+        *names = (UserNames) {0};
+}
+
+const char *user_names_find(UserNames *names, UserNamesFile file, uint32_t id) {
+        if (!names->text[file])
+                return "";
+        if (!names->last[file].known || names->last[file].id != id) {
+                names->last[file].known = true;
+                names->last[file].id = id;
+                if (!user_parse_name(names->text[file], file, id, names->last[file].name))
+                        names->last[file].name[0] = 0;
+        }
+        return names->last[file].name;
+}

@@ -3,6 +3,8 @@
 // guest's libraries would run the guest's code.
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -24,3 +26,21 @@ int user_parse_passwd(const char *text, const char *who, User *ret);
 void user_parse_group(const char *text, User *user);
 // Both files below `etc`: regular files of at most 1 MiB, not links. -ENOENT: no such user. "" is root.
 int user_load(const char *etc, const char *who, User *ret);
+
+// Names for the numbers of a listing.
+#define USER_NAME_MAX 64
+typedef enum UserNamesFile { USER_NAMES_PASSWD, USER_NAMES_GROUP, _USER_NAMES_FILE_MAX } UserNamesFile;
+
+typedef struct UserNames {
+        char *text[_USER_NAMES_FILE_MAX]; // owned; NULL: nobody has a name
+        struct {
+                uint32_t id;
+                char name[USER_NAME_MAX + 1];
+                bool known;
+        } last[_USER_NAMES_FILE_MAX]; // neighbours in a directory mostly have one owner
+} UserNames;
+void user_names_load(const char *etc, UserNames *ret); // files that cannot be read have no names
+void user_names_done(UserNames *names);
+const char *user_names_find(UserNames *names, UserNamesFile file, uint32_t id); // "" when it has none; valid until the next call
+// Pure: the first name of the number in either file. False when there is none, or none of visible ASCII that fits.
+bool user_parse_name(const char *text, UserNamesFile file, uint32_t id, char ret[USER_NAME_MAX + 1]);

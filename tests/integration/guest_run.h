@@ -19,9 +19,12 @@ typedef struct Run {
 #define SHELL(text) ((char *[]) {"sh", "-c", (char *) (text), NULL})
 #define CHECK(condition) check_at(__LINE__, condition, #condition)
 
+extern CommandManager *manager;
+extern GuestChannel *channel;
 extern int box_dir; // the cgroup with one directory for each command
 
 void check_at(int line, bool ok, const char *what);
+void run(Run *run); // to its end, with its output
 int run_start(Run *run, int *ret_out);
 void run_done(Command *command, const CommandRecord *record, void *userdata);
 void run_free(Run *run);
@@ -29,6 +32,10 @@ void loop_until(const bool *flag, usec_t limit);
 void loop_for(usec_t span);
 bool shell_gives(const char *script, const char *user, const char *expected);
 
+void test_files(void);
+void test_torn(void);
+void test_owner(void);
+void test_tree(void);
 void test_terminal(void);
 void test_terminal_volume(void);
 void test_terminal_ends(void);

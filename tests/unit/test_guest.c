@@ -176,6 +176,34 @@ static void test_group(void **state) {
         free(many);
 }
 
+static void test_names(void **state) {
+        static const struct {
+                UserNamesFile file;
+                uint32_t id;
+                const char *name;
+        } cases[] = {
+                {USER_NAMES_PASSWD, 0, "root"}, {USER_NAMES_PASSWD, 1, "one"}, {USER_NAMES_PASSWD, 2, NULL}, {USER_NAMES_PASSWD, 3, NULL},
+                {USER_NAMES_PASSWD, 9, NULL},   {USER_NAMES_GROUP, 4, "four"}, {USER_NAMES_GROUP, 0, NULL},
+        };
+        static const char users[] = "root:x:0:0::/:/bin/sh\nbroken:x:1\none:x:1:1::/:\nsecond:x:1:1::/:\nt\033o:x:2:2::/:\n:x:3:3::/:\n";
+        static const char some[] = "four:x:4:\nroot:x:0:0::/:/bin/sh\n";
+        char name[USER_NAME_MAX + 1];
+        UserNames names = {0};
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                bool found = user_parse_name(cases[i].file == USER_NAMES_PASSWD ? users : some, cases[i].file, cases[i].id, name);
+                assert_int_equal(found, cases[i].name != NULL);
+                if (found)
+                        assert_string_equal(name, cases[i].name);
+        }
+        assert_string_equal(user_names_find(&names, USER_NAMES_PASSWD, 0), "");
+        names.text[USER_NAMES_PASSWD] = strdup(users);
+        assert_string_equal(user_names_find(&names, USER_NAMES_PASSWD, 1), "one");
+        assert_string_equal(user_names_find(&names, USER_NAMES_PASSWD, 2), "");
+        assert_string_equal(user_names_find(&names, USER_NAMES_PASSWD, 0), "root");
+        user_names_done(&names);
+}
+
 static void test_user_files(void **state) {
         char dir[] = "/tmp/hostd-user.XXXXXX";
         _cleanup_close_ int fd = -EBADF;
@@ -261,7 +289,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_decode),     cmocka_unit_test(test_request), cmocka_unit_test(test_passwd),
                 cmocka_unit_test(test_group),      cmocka_unit_test(test_user_files), cmocka_unit_test(test_env),
-                cmocka_unit_test(test_quote),      cmocka_unit_test(test_login_argv),
+                cmocka_unit_test(test_quote),      cmocka_unit_test(test_login_argv), cmocka_unit_test(test_names),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -242,6 +242,75 @@ static void test_cut(void **state) {
         }
 }
 
+// One file of unknown size: whole or an error, whatever is missing or too much.
+static void test_stream(void **state) {
+        static const Row two[ROWS_MAX] = {{TREE_DIR, "."}, {TREE_FILE, "a"}};
+        Scratch *s = *state;
+        _cleanup_close_ int stream = stream_new(), out = stream_new(), in = stream_new(), tree = stream_of(two, 2);
+        struct stat st;
+        char got[8];
+
+        assert_int_equal(write(in, "content", 7), 7);
+        assert_int_equal(lseek(in, 0, SEEK_SET), 0);
+        assert_int_equal(tree_pack_stream(in, "in", stream, NULL), 0);
+        assert_int_equal(lseek(stream, 0, SEEK_SET), 0);
+        assert_int_equal(tree_unpack_stream(stream, out, NULL), 0);
+        assert_int_equal(pread(out, got, sizeof(got), 0), 7);
+        assert_memory_equal(got, "content", 7);
+        assert_int_equal(tree_unpack_stream(tree, out, NULL), -EBADMSG);
+        assert_int_equal(fstat(stream, &st), 0);
+        for (off_t size = st.st_size - 1; size >= 0; size--) {
+                assert_int_equal(ftruncate(stream, size), 0);
+                assert_int_equal(lseek(stream, 0, SEEK_SET), 0);
+                assert_int_equal(tree_unpack_stream(stream, out, NULL), -EBADMSG);
+        }
+        assert_true(tree_pack_stream(s->fd, "dir", stream, NULL) < 0);
+}
+
+static void test_keep_owner(void **state) {
+        static const Row rows[ROWS_MAX] = {{TREE_DIR, "."}, {TREE_FILE, "f"}};
+        Scratch *s = *state;
+        struct stat st;
+
+        if (geteuid() != 0)
+                skip();
+        assert_int_equal(mkdirat(s->fd, "t", 0755), 0);
+        for (int i = 0; i < 2; i++) {
+                _cleanup_close_ int fd = stream_of(rows, 2);
+                assert_int_equal(put_file(s->fd, "t/f", "old", 0644), 0);
+                assert_int_equal(fchownat(s->fd, "t/f", 7, 8, 0), 0);
+                assert_int_equal(tree_unpack(s->fd, fd, &(TreeOptions) {.name = "t", .keep_owner = i == 1}, NULL), 0);
+                assert_int_equal(fstatat(s->fd, "t/f", &st, 0), 0);
+                assert_int_equal(st.st_uid, i == 1 ? 7 : 0);
+                assert_int_equal(st.st_gid, i == 1 ? 8 : getegid());
+        }
+}
+
+static int list_row(const TreeEntry *entry, void *userdata);
+
+// A name that is no name of a user, and names where none belong.
+static void test_names(void **state) {
+        static const struct {
+                const char *owner;
+                int list, tree;
+        } cases[] = {{"", 0, 0}, {"agent", 0, -EBADMSG}, {"a b", -EBADMSG, -EBADMSG}, {"\033[1m", -EBADMSG, -EBADMSG}, {"\xc3\xa4", -EBADMSG, -EBADMSG}};
+        Scratch *s = *state;
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_close_ int fd = stream_new();
+                TreeEntry dir = {.type = TREE_DIR, .path = ".", .mode = 0755}, end = {.type = TREE_END, .size = 1};
+                unsigned seen = 0;
+                (void) snprintf(dir.owner, sizeof(dir.owner), "%s", cases[i].owner);
+                assert_int_equal(write(fd, TREE_MAGIC, TREE_MAGIC_SIZE), TREE_MAGIC_SIZE);
+                assert_int_equal(tree_write_entry(fd, &dir), 0);
+                assert_int_equal(tree_write_entry(fd, &end), 0);
+                assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+                assert_int_equal(tree_list_read(fd, NULL, list_row, &seen, NULL), cases[i].list);
+                assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+                assert_int_equal(tree_unpack(s->fd, fd, &(TreeOptions) {.name = "t"}, NULL), cases[i].tree);
+        }
+}
+
 static int list_row(const TreeEntry *entry, void *userdata) {
         unsigned *seen = userdata;
 
@@ -251,9 +320,16 @@ static int list_row(const TreeEntry *entry, void *userdata) {
                 *seen |= 2;
         if (strcmp(entry->path, "fifo") == 0 && S_ISFIFO(entry->mode))
                 *seen |= 4;
+        if (strcmp(entry->path, "file") == 0 && strcmp(entry->owner, "me") == 0 && strcmp(entry->group, "us") == 0)
+                *seen |= 16;
         if (strcmp(entry->path, "new\nline") == 0 && S_ISDIR(entry->mode))
                 *seen |= 8;
         return 0;
+}
+
+static void list_fill(TreeEntry *entry, void *userdata) {
+        (void) snprintf(entry->owner, sizeof(entry->owner), "%s", (const char *) userdata);
+        (void) snprintf(entry->group, sizeof(entry->group), "us");
 }
 
 static void test_list(void **state) {
@@ -265,12 +341,12 @@ static void test_list(void **state) {
         assert_int_equal(put_file(s->fd, "dir/file", "hello", 0644), 0);
         assert_int_equal(symlinkat("to", s->fd, "dir/link"), 0);
         assert_int_equal(mkfifoat(s->fd, "dir/fifo", 0644), 0);
-        assert_int_equal(tree_list(s->fd, "dir", out, NULL, NULL), 0);
+        assert_int_equal(tree_list(s->fd, "dir", out, &(TreeListOptions) {.fill = list_fill, .userdata = (char *) "me"}, NULL), 0);
         assert_int_equal(lseek(out, 0, SEEK_SET), 0);
         assert_int_equal(tree_list_read(out, NULL, list_row, &seen, NULL), 0);
-        assert_int_equal(seen, 15);
+        assert_int_equal(seen, 31);
         _cleanup_close_ int other = stream_new();
-        assert_int_equal(tree_list(s->fd, "dir", other, &(TreeLimits) {.max_entries = 2}, NULL), -EDQUOT);
+        assert_int_equal(tree_list(s->fd, "dir", other, &(TreeListOptions) {.limits.max_entries = 2}, NULL), -EDQUOT);
 }
 
 static void test_path_valid(void **state) {
@@ -301,6 +377,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 SCRATCH_TEST(test_round_trip),    SCRATCH_TEST(test_single_file_and_dot), SCRATCH_TEST(test_hostile),
                 SCRATCH_TEST(test_existing_link), SCRATCH_TEST(test_limits),              SCRATCH_TEST(test_cut),
+                SCRATCH_TEST(test_stream),        SCRATCH_TEST(test_keep_owner),          SCRATCH_TEST(test_names),
                 SCRATCH_TEST(test_list),          cmocka_unit_test(test_path_valid),
         };
 
