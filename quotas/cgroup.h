@@ -72,6 +72,8 @@ int cgroup_box_freeze(CgroupBox *box, bool frozen, usec_t timeout, Error *err); 
 bool cgroup_box_is_frozen(CgroupBox *box);
 int cgroup_box_kill(CgroupBox *box); // everything below box at once, after pids.max = 0
 bool cgroup_box_is_populated(CgroupBox *box);
+// A descriptor that polls EPOLLPRI each time that may have changed. Read it (pread, from 0) before polling again.
+int cgroup_box_empty_fd(CgroupBox *box);
 // A descriptor that polls ready (EPOLLPRI or EPOLLIN, see ret_events) when the box had an OOM kill; the caller then reads
 // cgroup_box_usage() (the count may follow the event by some milliseconds) and, for the victim, oom.h. Read the descriptor
 // empty each time (at most 4096 bytes per read; it is non-blocking). v1 tells of the box's own limit only. Owned by the caller.

@@ -174,6 +174,7 @@ int cgroup_box_remove(CgroupBox *box, Error *err) {
         int r;
 
         (void) cgroup_box_kill(box);
+        (void) cgroup_wait_event(box->host->roots[CGROUP_V2], box->prefix, "populated", false, clock_monotonic() + USEC_PER_SEC);
         // After the last exit the kernel needs a moment to let go of a group.
         for (usec_t wait = 500, waited = 0;; waited += wait, wait = MIN2(wait * 2, 50 * USEC_PER_MSEC)) {
                 r = cgroup_host_sweep(box->host, box->prefix);

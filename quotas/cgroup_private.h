@@ -44,6 +44,8 @@ bool cgroup_id_is_valid(const char *id);
 
 // Control files. `group` is relative to the box ("", "payload", "commands/ID").
 int cgroup_write(int dirfd, const char *group, const char *file, const char *text);
+// Waits until `key` of the group's cgroup.events is `value` (0 or not); -ETIMEDOUT.
+int cgroup_wait_event(int root, const char *group, const char *key, bool value, usec_t deadline);
 int cgroup_read(int dirfd, const char *group, const char *file, char *buf, size_t size); // NUL-terminated; bytes
 int cgroup_read_number(int dirfd, const char *group, const char *file, uint64_t *ret);   // "max" is UINT64_MAX
 // Value of "key N" in a flat-keyed text.

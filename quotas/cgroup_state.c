@@ -15,12 +15,12 @@ static int state_event(CgroupBox *box, const char *group, const char *key, uint6
         return r < 0 ? r : cgroup_find_number(text, key, ret);
 }
 
-static int state_wait_frozen(CgroupBox *box, const char *group, bool frozen, usec_t deadline) {
-        char path[64], text[512];
+int cgroup_wait_event(int root, const char *group, const char *key, bool value, usec_t deadline) {
+        char path[CGROUP_PATH_MAX], text[512];
         uint64_t now;
 
         (void) snprintf(path, sizeof(path), "%s/cgroup.events", group);
-        _cleanup_close_ int fd = openat(box->fds[CGROUP_V2], path, O_RDONLY | O_CLOEXEC);
+        _cleanup_close_ int fd = openat(root, path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)
                 return -errno;
         for (;;) {
@@ -29,7 +29,7 @@ static int state_wait_frozen(CgroupBox *box, const char *group, bool frozen, use
                 if (n < 0)
                         return -errno;
                 text[n] = 0;
-                if (cgroup_find_number(text, "frozen", &now) == 0 && (now != 0) == frozen)
+                if (cgroup_find_number(text, key, &now) == 0 && (now != 0) == value)
                         return 0;
                 usec_t t = clock_monotonic();
                 if (t >= deadline)
@@ -48,7 +48,7 @@ int cgroup_box_freeze(CgroupBox *box, bool frozen, usec_t timeout, Error *err) {
         for (size_t i = 0; i < ELEMENTS(groups) && r == 0; i++)
                 r = cgroup_write(box->fds[CGROUP_V2], groups[i], "cgroup.freeze", frozen ? "1" : "0");
         for (size_t i = 0; i < ELEMENTS(groups) && r == 0; i++)
-                r = state_wait_frozen(box, groups[i], frozen, deadline);
+                r = cgroup_wait_event(box->fds[CGROUP_V2], groups[i], "frozen", frozen, deadline);
         if (r == 0)
                 return 0;
         // Half frozen is the worst of all states: go back to running.
@@ -70,6 +70,13 @@ bool cgroup_box_is_populated(CgroupBox *box) {
         uint64_t populated;
 
         return state_event(box, "", "populated", &populated) == 0 && populated;
+}
+
+int cgroup_box_empty_fd(CgroupBox *box) {
+        _cleanup_close_ int fd = openat(box->fds[CGROUP_V2], "cgroup.events", O_RDONLY | O_CLOEXEC);
+        char text[512];
+
+        return fd < 0 || pread(fd, text, sizeof(text), 0) < 0 ? -errno : TAKE_FD(fd); // the reading arms the poll
 }
 
 int cgroup_box_kill(CgroupBox *box) {

@@ -72,6 +72,7 @@ Instance *instance_free(Instance *instance) {
         instance_control_close(instance);
         sd_event_source_disable_unref(instance->exit_source);
         sd_event_source_disable_unref(instance->oom_source);
+        sd_event_source_disable_unref(instance->empty_source);
         sd_event_source_disable_unref(instance->deadline);
         sd_event_source_disable_unref(instance->connect_timer);
         (void) close_fd(instance->pidfd);

@@ -68,7 +68,7 @@ typedef struct Instance {
         usec_t begun;           // monotonic, of the present start
         uint64_t cookie;
         InstanceWaiter *waiters;
-        sd_event_source *control_source, *exit_source, *oom_source, *deadline, *connect_timer;
+        sd_event_source *control_source, *exit_source, *oom_source, *empty_source, *deadline, *connect_timer;
 } Instance;
 
 typedef struct InstanceList { Instance *first; size_t n; } InstanceList;

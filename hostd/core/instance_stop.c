@@ -39,6 +39,30 @@ static void unplug_ahead(Instance *instance) {
         (void) job_start(instance->manager->event, &spec, NULL);
 }
 
+static int box_changed(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        Instance *instance = userdata;
+        char text[512];
+
+        if (instance->box && pread(fd, text, sizeof(text), 0) >= 0 && cgroup_box_is_populated(instance->box))
+                return 0;
+        instance->empty_source = sd_event_source_disable_unref(instance->empty_source);
+        launcher_kill(instance);
+        return 0;
+}
+
+// A deletion does not wait for the supervisor to tidy up after the guest's death, since hostd removes all of it anyway.
+static void kill_when_empty(Instance *instance) {
+        int fd = instance->box ? cgroup_box_empty_fd(instance->box) : -EBADF;
+
+        if (fd >= 0 && sd_event_add_io(instance->manager->event, &instance->empty_source, fd, EPOLLPRI, box_changed, instance) >= 0) {
+                (void) sd_event_source_set_io_fd_own(instance->empty_source, true);
+                if (cgroup_box_is_populated(instance->box))
+                        return;
+        } else
+                (void) close_fd(fd);
+        launcher_kill(instance);
+}
+
 static void stop_by_force(Instance *instance) {
         if (instance->box) {
                 Error err = ERROR_NULL;
@@ -48,10 +72,11 @@ static void stop_by_force(Instance *instance) {
                 error_done(&err);
         }
         instance->deadline = sd_event_source_disable_unref(instance->deadline);
-        // The supervisor reports and ends by itself as soon as init is gone, after tidying up, for which a deletion need not wait:
-        // hostd removes all of it anyway. While it is still starting there may be no init yet.
-        if (instance->init == 0 || instance->deleting)
+        // The supervisor reports and ends by itself as soon as init is gone. While it is still starting there may be no init yet.
+        if (instance->init == 0)
                 launcher_kill(instance);
+        else if (instance->deleting && !instance->empty_source)
+                kill_when_empty(instance);
         unplug_ahead(instance);
         (void) sd_event_add_time_relative(instance->manager->event, &instance->deadline, CLOCK_MONOTONIC, KILL_GRACE, 0, kill_timed_out, instance);
 }
@@ -126,6 +151,7 @@ int instance_clean(Instance *instance, Error *err) {
         instance_control_close(instance);
         instance->exit_source = sd_event_source_disable_unref(instance->exit_source);
         instance->oom_source = sd_event_source_disable_unref(instance->oom_source);
+        instance->empty_source = sd_event_source_disable_unref(instance->empty_source);
         instance->deadline = sd_event_source_disable_unref(instance->deadline);
         instance->connect_timer = sd_event_source_disable_unref(instance->connect_timer);
         instance->pidfd = close_fd(instance->pidfd);
