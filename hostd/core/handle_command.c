@@ -67,9 +67,10 @@ static void file_done(Command *command, const CommandRecord *record, void *userd
         request_release(request);
 }
 
+// When it is hostd that ends, all connections close too: the commands go on, and their clients come back for them.
 static void command_client_gone(Request *request) {
         // A writer sees that the stream was cut off and removes what it had written so far.
-        if (request->command)
+        if (request->command && !request->manager->stopping)
                 command_abandon(request->command, command_verb(request->command) == GUEST_WRITE ? WRITER_GRACE : 0);
 }
 
