@@ -182,6 +182,22 @@ static int pull_file(Transfer *t, int in, int dir, const char *local, Error *err
         return r;
 }
 
+// A device, pipe or terminal is written to: a rename would put a file in the place of, say, /dev/null.
+static bool is_special(const char *path) {
+        struct stat st;
+
+        return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static int pull_special(Transfer *t, int in, const char *local, Error *err) {
+        _cleanup_close_ int fd = open(local, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+        _cleanup_error_ Error local_err = ERROR_NULL;
+
+        if (fd < 0)
+                return error_set_errno(err, errno, "cannot write %s", local);
+        return transfer_end(t, copy_bytes(in, fd, local, &local_err), &local_err, err);
+}
+
 static int pull_tree(Transfer *t, int in, int dir, const char *local, Error *err) {
         _cleanup_error_ Error local_err = ERROR_NULL;
         TreeOptions options = {.name = base_name(local), .drop_special = true};
@@ -215,6 +231,8 @@ static int pull_one(Transfer *t, const char *location, const char *place, bool b
                 return r;
         if (strcmp(place, "-") == 0)
                 return transfer_end(t, copy_bytes(in, STDOUT_FILENO, "standard output", &local_err), &local_err, err);
+        if (!t->recursive && is_special(local))
+                return pull_special(t, in, local, err);
         return t->recursive ? pull_tree(t, in, dir, local, err) : pull_file(t, in, dir, local, err);
 }
 

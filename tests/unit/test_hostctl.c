@@ -715,6 +715,16 @@ static void test_files(void **state) {
         b = content("back", NULL);
         assert_string_equal(b, "hello\n");
         expect("file pull one:/x -", 0, "hello\n", NULL);
+        // What is no file stays what it is: a rename would have replaced /dev/null.
+        _cleanup_free_ char *pipe_path = NULL;
+        char got[8] = "";
+        struct stat st;
+        assert_true(asprintf(&pipe_path, "%s/pipe", dir) > 0 && mkfifo(pipe_path, 0600) == 0);
+        _cleanup_close_ int reader = open(pipe_path, O_RDWR | O_CLOEXEC);
+        run_ok("file pull one:/x %s", pipe_path);
+        assert_int_equal(read(reader, got, sizeof(got)), 6);
+        assert_string_equal(got, "hello\n");
+        assert_true(stat(pipe_path, &st) == 0 && S_ISFIFO(st.st_mode));
         free(path);
         assert_true(asprintf(&path, "%s/tree", dir) > 0);
         mkdir(path, 0700);
