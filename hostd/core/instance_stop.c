@@ -216,10 +216,10 @@ void instance_exited(Instance *instance) {
                 instance_set_state(instance, INSTANCE_STOPPED);
         if (again && !instance->failure && instance_start(instance, NULL, NULL, &err) < 0)
                 instance_failed(instance, error_message(&err, -EIO));
-        instance_notify(instance, GOAL_STOPPED, 0, NULL);
         if (err.code != ERR_NONE || instance->state == INSTANCE_FAILED)
                 instance_notify(instance, GOAL_RUNNING, -EHOSTDOWN, &err);
         instance_notify(instance, GOAL_GUEST, -EHOSTDOWN, &(Error) {.code = ERR_UNAVAILABLE, .message = (char *) "the instance stopped"});
+        instance_notify(instance, GOAL_STOPPED, 0, NULL); // a deletion frees the object here: nothing of it may be used below
         manager_replan(m);
 }
 

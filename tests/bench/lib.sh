@@ -112,6 +112,7 @@ setup() {
                         skip peer "BENCH_PEER=no"
                 elif peer_start; then
                         peer=true
+                        have_root bench-tiny
                 else
                         skip peer "$peer_reason"
                 fi
