@@ -229,6 +229,8 @@ int network_restore(Network *network, Error *err) {
         if (r < 0)
                 return r;
         r = network_load(network, false, &first);
+        if (r >= 0 && network->watch && watch_settle(network->watch))
+                r = network_load(network, false, &first);
         if (r >= 0)
                 return 0;
         // Somebody may have left objects of our names and other types: then nothing of it is worth keeping.

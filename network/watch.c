@@ -18,12 +18,12 @@ struct Watch {
         struct mnl_socket *socket;
         uint32_t pid;
         bool touched; // by the transaction whose end was not read yet
-        bool lost;
+        bool lost, overflow;
 };
 
 int watch_new(Watch **ret) {
         _cleanup_(watch_freep) Watch *watch = calloc(1, sizeof(Watch));
-        int group = NFNLGRP_NFTABLES, size = 4 * 1024 * 1024, r;
+        int group = NFNLGRP_NFTABLES, size = 64 * 1024 * 1024, r;
 
         if (!watch)
                 return -ENOMEM;
@@ -34,7 +34,8 @@ int watch_new(Watch **ret) {
         if (!watch->socket || mnl_socket_bind(watch->socket, 0, MNL_SOCKET_AUTOPID) < 0 ||
             mnl_socket_setsockopt(watch->socket, NETLINK_ADD_MEMBERSHIP, &group, sizeof(group)) < 0)
                 return -errno;
-        // A flush of a large ruleset is a burst; what does not fit is reported as lost, so that a refusal here is harmless.
+        // A large ruleset that is flushed or restored is a burst of some megabytes, and memory is used only as long as that lasts. What
+        // does not fit is reported as lost, so that a refusal here is harmless.
         (void) setsockopt(watch_fd(watch), SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
         *ret = TAKE_PTR(watch);
         return 0;
@@ -78,7 +79,7 @@ static int watch_message(const struct nlmsghdr *message, void *userdata) {
         return MNL_CB_OK;
 }
 
-int watch_dispatch(Watch *watch, bool *ret_lost) {
+static int watch_read(Watch *watch) {
         _cleanup_free_ char *buffer = malloc(NETLINK_BUFFER);
 
         if (!buffer)
@@ -88,13 +89,28 @@ int watch_dispatch(Watch *watch, bool *ret_lost) {
                 if (n < 0 && errno == EAGAIN)
                         break;
                 if (n < 0 && (errno == ENOBUFS || errno == ENOSPC)) // notices were lost or too long
-                        watch->lost = true;
+                        watch->overflow = true;
                 else if (n < 0)
                         return -errno;
                 else if (mnl_cb_run(buffer, (size_t) n, 0, 0, watch_message, watch) < 0)
                         watch->lost = true;
         }
-        *ret_lost = watch->lost;
-        watch->lost = false;
         return 0;
+}
+
+int watch_dispatch(Watch *watch, bool *ret_lost) {
+        int r = watch_read(watch);
+
+        if (r < 0)
+                return r;
+        *ret_lost = watch->lost || watch->overflow;
+        watch->lost = watch->overflow = false;
+        return 0;
+}
+
+bool watch_settle(Watch *watch) {
+        bool lost = watch_read(watch) < 0 || watch->lost;
+
+        watch->lost = watch->overflow = false;
+        return lost;
 }
