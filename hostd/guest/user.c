@@ -159,15 +159,16 @@ int user_load(const char *etc, const char *who, User *ret) {
         _cleanup_close_ int dir = open(etc, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         _cleanup_free_ char *passwd = NULL, *group = NULL;
         _cleanup_(user_done) User user = {0};
+        // An instance without these files still has a root, and one whose files cannot be read needs root for the repair.
+        bool root = !*who || strcmp(who, "root") == 0 || strcmp(who, "0") == 0;
         int r;
 
-        // An instance without these files still has a root.
         if (dir >= 0) {
                 r = user_read(dir, "passwd", &passwd);
-                if (r < 0 && r != -ENOENT)
+                if (r < 0 && r != -ENOENT && !root)
                         return r;
                 r = user_read(dir, "group", &group);
-                if (r < 0 && r != -ENOENT)
+                if (r < 0 && r != -ENOENT && !root)
                         return r;
         }
         if (!*who)
