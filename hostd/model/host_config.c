@@ -28,7 +28,7 @@ static const SchemaRow host_rows[] = {
          .doc = "template of instances whose file names none"},
         {"audit_keep_days", SCHEMA_COUNT, AT(audit_keep_days), .min = 1, .max = 36500, .fallback = "400",
          .doc = "days after which files of the audit log are deleted"},
-        {"connections_per_uid", SCHEMA_COUNT, AT(connections_per_uid), .min = 1, .max = 4096, .fallback = "64",
+        {"connections_per_uid", SCHEMA_COUNT, AT(connections_per_uid), .min = 1, .max = 4096, .fallback = "256",
          .doc = "connections to the socket that one user may have at a time"},
 };
 
