@@ -51,9 +51,18 @@ void policy_rule_done(PolicyRule *rule) {
         *rule = (PolicyRule) {0};
 }
 
+Policy *policy_share(Policy *policy) {
+        policy->shared++;
+        return policy;
+}
+
 Policy *policy_free(Policy *policy) {
         if (!policy)
                 return NULL;
+        if (policy->shared > 0) {
+                policy->shared--;
+                return NULL;
+        }
         for (size_t i = 0; i < policy->n_rules; i++)
                 policy_rule_done(&policy->rules[i]);
         free(policy->rules);
@@ -140,6 +149,8 @@ static bool rule_equal(const PolicyRule *a, const PolicyRule *b) {
 }
 
 bool policy_equal(const Policy *a, const Policy *b) {
+        if (a == b)
+                return true;
         if (!text_equal(a->name, b->name) || !text_equal(a->description, b->description) || a->n_rules != b->n_rules)
                 return false;
         for (size_t i = 0; i < a->n_rules; i++)

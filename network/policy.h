@@ -38,10 +38,12 @@ typedef struct Policy {
         char *description;
         PolicyRule *rules;
         size_t n_rules;
+        unsigned shared; // owners besides the first
 } Policy;
 
 int policy_new(const char *name, Policy **ret);
 Policy *policy_free(Policy *policy);
+Policy *policy_share(Policy *policy); // one more owner, who frees it too; a shared policy must not be changed any more
 DEFINE_CLEANUP(Policy, policy_free)
 // Takes over the strings of `rule` on success. Checks all fields; `field` in errors is "rules[N].to" and so on.
 int policy_add(Policy *policy, PolicyRule *rule, Error *err);

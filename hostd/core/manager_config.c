@@ -188,7 +188,7 @@ int manager_reload(Manager *m, bool dry_run, char ***ret_changes, Error *err) {
         _cleanup_strv_ char **changes = NULL;
         int r;
 
-        r = desired_load(confdir_fd(m->confdir), &fresh, err);
+        r = desired_reload(confdir_fd(m->confdir), m->desired, &fresh, err);
         if (r < 0) {
                 if (!dry_run && err) {
                         free(m->config_error);

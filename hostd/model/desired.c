@@ -21,6 +21,7 @@ Desired *desired_free(Desired *desired) {
                 policy_free(desired->policies[i]);
         free(desired->instances);
         free(desired->policies);
+        free(desired->stamps);
         strv_free(desired->recipes);
         host_config_done(&desired->host);
         free(desired);
@@ -122,6 +123,34 @@ static int list_folder(int etc_fd, const char *folder, char ***ret, int *ret_fd,
         return 0;
 }
 
+// What a file was when it was read. A younger one has no stamp, since it may change again without its times changing.
+static DesiredStamp stamp_of(int dir, const char *name) {
+        static const struct timespec settled = {.tv_sec = 2};
+        struct timespec now;
+        struct stat st;
+
+        if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) || clock_gettime(CLOCK_REALTIME, &now) < 0 ||
+            st.st_ctim.tv_sec + settled.tv_sec >= now.tv_sec)
+                return (DesiredStamp) {0};
+        return (DesiredStamp) {st.st_ino, st.st_size, st.st_mtim, st.st_ctim};
+}
+
+static bool stamp_equal(const DesiredStamp *a, const DesiredStamp *b) {
+        return a->ino != 0 && a->ino == b->ino && a->size == b->size && a->modified.tv_sec == b->modified.tv_sec &&
+               a->modified.tv_nsec == b->modified.tv_nsec && a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
+// A policy of a thousand rules takes longer to parse than to enforce: one whose file is as it was is shared with the old set.
+static bool share_policy(Desired *desired, const Desired *old, const char *name) {
+        for (size_t i = 0; old && i < old->n_policies; i++) {
+                if (strcmp(old->policies[i]->name, name) != 0 || !stamp_equal(&old->stamps[i], &desired->stamps[desired->n_policies]))
+                        continue;
+                desired->policies[desired->n_policies++] = policy_share(old->policies[i]);
+                return true;
+        }
+        return false;
+}
+
 // What one folder's files become: called with the file's text. The vectors have room for all names of the folder.
 typedef int (*AddFn)(Desired *desired, const ParseContext *context, const char *name, const char *text, Error *err);
 
@@ -151,19 +180,32 @@ static void folder_done(Folder *folder) {
         folder->fd = close_fd(folder->fd);
 }
 
+typedef struct Loading {
+        AddFn add;
+        char *const *policies; // names that may be used
+        bool stamped;
+        const Desired *old; // whose policies may be shared
+} Loading;
+
 // Each file in the order of names, so that the same set is always refused with the same sentence.
-static int load_folder(Desired *desired, const Folder *folder, char *const *policies, AddFn add, Error *err) {
+static int load_folder(Desired *desired, const Folder *folder, const Loading *how, Error *err) {
         for (char **p = folder->names; p && *p; p++) {
                 _cleanup_free_ char *file = NULL, *text = NULL;
                 if (asprintf(&file, "%s/%s.conf", folder->path, *p) < 0) {
                         file = NULL;
                         return error_set_errno(err, ENOMEM, "cannot read %s", folder->path);
                 }
-                ParseContext context = {.file = file, .policies = policies, .check_policies = true, .host = &desired->host};
-                int r = read_text(folder->fd, file + strlen(folder->path) + 1, file, &text, err);
+                const char *name = file + strlen(folder->path) + 1;
+                if (how->stamped) {
+                        desired->stamps[desired->n_policies] = stamp_of(folder->fd, name);
+                        if (share_policy(desired, how->old, *p))
+                                continue;
+                }
+                ParseContext context = {.file = file, .policies = how->policies, .check_policies = true, .host = &desired->host};
+                int r = read_text(folder->fd, name, file, &text, err);
                 // A file that vanished since the folder was read is as if it had never been there.
                 if (r >= 0 && text)
-                        r = add(desired, &context, *p, text, err);
+                        r = how->add(desired, &context, *p, text, err);
                 if (r < 0)
                         return r;
         }
@@ -180,6 +222,10 @@ static int load_host(int etc_fd, Desired *desired, char *const *policies, Error 
 }
 
 int desired_load(int etc_fd, Desired **ret, Error *err) {
+        return desired_reload(etc_fd, NULL, ret, err);
+}
+
+int desired_reload(int etc_fd, const Desired *old, Desired **ret, Error *err) {
         _cleanup_(desired_freep) Desired *desired = calloc(1, sizeof(*desired));
         _cleanup_(folder_done) Folder policies = {"policies.d", NULL, -EBADF}, instances = {"instances.d", NULL, -EBADF},
                                       recipes = {"templates.d", NULL, -EBADF};
@@ -195,13 +241,14 @@ int desired_load(int etc_fd, Desired **ret, Error *err) {
         }
         desired->policies = calloc(strv_length(policies.names) + 1, sizeof(*desired->policies));
         desired->instances = calloc(strv_length(instances.names) + 1, sizeof(*desired->instances));
-        if (!desired->policies || !desired->instances)
+        desired->stamps = calloc(strv_length(policies.names) + 1, sizeof(*desired->stamps));
+        if (!desired->policies || !desired->instances || !desired->stamps)
                 return error_set_errno(err, ENOMEM, "cannot read the configuration");
-        r = load_folder(desired, &policies, NULL, add_policy, err);
+        r = load_folder(desired, &policies, &(Loading) {.add = add_policy, .stamped = true, .old = old}, err);
         if (r >= 0)
                 r = load_host(etc_fd, desired, policies.names, err);
         if (r >= 0)
-                r = load_folder(desired, &instances, policies.names, add_instance, err);
+                r = load_folder(desired, &instances, &(Loading) {.add = add_instance, .policies = policies.names}, err);
         if (r < 0)
                 return r;
         desired->recipes = TAKE_PTR(recipes.names);

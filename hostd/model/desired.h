@@ -8,6 +8,8 @@
 #pragma once
 
 #include <stdbool.h>
+#include <sys/types.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/strv.h"
@@ -58,11 +60,18 @@ typedef struct HostConfig {
 int host_config_parse(const char *text, HostConfig *ret, Error *err);
 void host_config_done(HostConfig *config);
 
+typedef struct DesiredStamp {
+        ino_t ino; // 0: not to be trusted
+        off_t size;
+        struct timespec modified, changed;
+} DesiredStamp;
+
 typedef struct Desired {
         HostConfig host;
         InstanceConfig **instances; // sorted by name
         size_t n_instances;
         Policy **policies; // sorted by name
+        DesiredStamp *stamps; // of the files of `policies`
         size_t n_policies;
         char **recipes; // names in templates.d
 } Desired;
@@ -77,6 +86,8 @@ Policy *desired_find_policy(const Desired *desired, const char *name);
 // etc_fd: /etc/hostd. Missing folders are empty ones; a missing hostd.conf is all defaults. Cross-references (unknown policy)
 // are errors of the file that refers. `field` and sentence: "instances.d/a.conf:7: memory: …".
 int desired_load(int etc_fd, Desired **ret, Error *err);
+// The same; policies whose files are as they were are shared with `old` (may be NULL) instead of being parsed again.
+int desired_reload(int etc_fd, const Desired *old, Desired **ret, Error *err);
 
 // One instance from text (for checks before anything is written); `host` gives defaults.
 int instance_config_parse(const char *name, const char *text, const HostConfig *host, InstanceConfig **ret, Error *err);
