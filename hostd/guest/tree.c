@@ -153,7 +153,7 @@ static int tree_reader_record(TreeReader *reader, TreeEntry *ret, size_t *ret_ta
         target_size = le16toh(record.target_size);
         owner_size = le16toh(record.owner_size);
         group_size = le16toh(record.group_size);
-        names_max = reader->list ? TREE_NAME_MAX : 0;
+        names_max = reader->list && !reader->changes ? TREE_NAME_MAX : 0;
         if (path_size > TREE_PATH_MAX || target_size > TREE_PATH_MAX || owner_size > names_max || group_size > names_max || ret->mtime_nsec >= 1000000000)
                 return tree_reader_bad(err, "a record is malformed");
         r = tree_reader_need(reader, path_size + target_size + owner_size + group_size, err);

@@ -21,6 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                         assert(tree_path_valid(entry.path, n, true));
                         assert(list || entry.type != TREE_OTHER);
                         assert(list == 2 ? entry.change && strchr(TREE_CHANGES, entry.change) : entry.change == 0);
+                        assert(tree_name_valid(entry.owner, strlen(entry.owner)) && (list == 1 || (!entry.owner[0] && !entry.group[0])));
                         if (reader.entries % 2) // the other half is skipped by next()
                                 while (tree_reader_data(&reader, &piece, NULL) > 0)
                                         assert(piece >= data && piece < data + size);
