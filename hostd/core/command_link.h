@@ -9,3 +9,5 @@ int command_link_new(Manager *manager, Error *err);
 void command_link_free(Manager *manager);
 // Commands that a former hostd started in this instance.
 void command_link_restore(Instance *instance);
+// At start, after adoption: commands of instances that run no more are recorded as lost.
+void command_link_sweep(Manager *manager);

@@ -154,7 +154,10 @@ static void probe_open_files(Manager *m, Finding *f) {
 }
 
 static void probe_audit(Manager *m, Finding *f) {
-        FOUND(f, PROTECTION_ENFORCED, "", "each change is on disk before its answer; check with: hostctl audit verify");
+        if (m->audit_failed)
+                FOUND(f, PROTECTION_DEGRADED, "make room or repair the audit directory; nothing is changed until a record can be written", "the last record could not be written");
+        else
+                FOUND(f, PROTECTION_ENFORCED, "", "each change is on disk before its answer; check with: hostctl audit verify");
 }
 
 static const Protection protections[] = {

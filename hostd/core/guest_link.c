@@ -30,6 +30,7 @@ void guest_link_up(Instance *instance, int fd, pid_t pid) {
         int r;
 
         guest_link_down(instance);
+        instance->guest_deadline = sd_event_source_disable_unref(instance->guest_deadline);
         instance->guest_pid = pid;
         r = cgroup_box_attach(instance->box, CGROUP_GUEST, pid, &err);
         if (r >= 0)
@@ -102,26 +103,26 @@ static void command_started(Command *command, void *userdata) {
                 (void) store_value_set(m->store, key, line, NULL); // without it the command only does not survive a restart
 }
 
+// The end of a command that no request records.
+static void audit_end(Manager *m, const char *caller, const char *instance, json_t *detail) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        AuditRecord audit = {.user = caller, .method = "io.hostd.Command.Exec", .target = instance, .result = "ended", .detail = detail};
+
+        if (audit_append(m->audit, &audit, &err) < 0)
+                manager_warn(m, "audit-write", "host", "the audit log cannot be written: %s", error_message(&err, -EIO));
+        json_decref(detail);
+}
+
 // A command whose client is gone (hostd was restarted and nobody came back) has no request that would record its end.
 static void command_ended(Command *command, const CommandRecord *record, void *userdata) {
         _cleanup_free_ char *key = store_key(command);
-        _cleanup_error_ Error err = ERROR_NULL;
         Manager *m = userdata;
-        AuditRecord audit = {
-                .user = command_caller(command),
-                .method = "io.hostd.Command.Exec",
-                .target = command_instance(command),
-                .result = "ended",
-        };
 
         if (key)
                 (void) store_value_set(m->store, key, NULL, NULL);
-        if (command_is_awaited(command))
-                return;
-        audit.detail = json_pack("{s:s, s:s, s:o}", "id", command_id(command), "client", "gone", "record", command_record_json(record));
-        if (audit_append(m->audit, &audit, &err) < 0)
-                manager_warn(m, "audit", "host", "the audit log cannot be written: %s", error_message(&err, -EIO));
-        json_decref(audit.detail);
+        if (!command_is_awaited(command))
+                audit_end(m, command_caller(command), command_instance(command),
+                          json_pack("{s:s, s:s, s:o}", "id", command_id(command), "client", "gone", "record", command_record_json(record)));
 }
 
 int command_link_new(Manager *m, Error *err) {
@@ -153,5 +154,23 @@ void command_link_restore(Instance *instance) {
                         log_event(LOG_WARNING, NULL, name, "command %s is lost: %s", *key, error_message(&err, -EIO));
                         (void) store_value_set(m->store, *key, NULL, NULL);
                 }
+        }
+}
+
+void command_link_sweep(Manager *m) {
+        _cleanup_strv_ char **keys = NULL;
+
+        if (store_value_list(m->store, "command.", &keys, NULL) < 0)
+                return;
+        for (char **key = keys; key && *key; key++) {
+                _cleanup_free_ char *line = NULL, *name = NULL;
+                const Instance *instance;
+                if (store_value_get(m->store, *key, &line, NULL) < 0)
+                        continue;
+                instance = command_line_instance(line, &name) < 0 ? NULL : instance_list_find(&m->instances, name);
+                if (instance && instance_is_active(instance))
+                        continue; // taken up when its helper answers
+                (void) store_value_set(m->store, *key, NULL, NULL);
+                audit_end(m, NULL, name, json_pack("{s:s, s:s}", "id", *key + strlen("command."), "lost", "its instance ended while hostd did not run"));
         }
 }

@@ -10,6 +10,7 @@
 #include "core/guest_link.h"
 #include "core/handle.h"
 
+#define GUEST_TIMEOUT (30 * USEC_PER_SEC)
 #define PTS_MAJOR_FIRST 136
 #define PTS_MAJOR_LAST 143
 #define WRITER_GRACE (10 * USEC_PER_SEC)
@@ -42,7 +43,7 @@ static void command_done(Command *command, const CommandRecord *record, void *us
         (void) json_object_set_new(request->detail, "record", command_record_json(record));
         if (!request->call)
                 (void) json_object_set_new(request->detail, "client", json_string("gone"));
-        instance_event(request->instance, "command-ended",
+        event_publish(request->manager->bus, "command-ended", command_instance(command),
                        json_pack("{s:s, s:i, s:b, s:b}", "id", command_id(command), "exit", record->exit, "oom", record->oom, "timed_out", record->timed_out));
         request_reply(request, command_record_json(record));
         request->command = NULL;
@@ -69,9 +70,10 @@ static void file_done(Command *command, const CommandRecord *record, void *userd
 
 // When it is hostd that ends, all connections close too: the commands go on, and their clients come back for them.
 static void command_client_gone(Request *request) {
+        if (!request->command || request->manager->stopping)
+                return;
         // A writer sees that the stream was cut off and removes what it had written so far.
-        if (request->command && !request->manager->stopping)
-                command_abandon(request->command, command_verb(request->command) == GUEST_WRITE ? WRITER_GRACE : 0);
+        command_abandon(request->command, command_verb(request->command) == GUEST_WRITE ? WRITER_GRACE : 0);
 }
 
 static char **env_of(const json_t *pairs) {
@@ -125,14 +127,14 @@ typedef struct Entering {
         bool stream_is_input;
 } Entering;
 
-static int enter(Request *request, const Entering *how, Error *err) {
+static int enter(Request *request, const Instance *instance, const Entering *how, Error *err) {
         _cleanup_strv_ char **argv = strings_of(json_object_get(request->parameters, "command"));
         _cleanup_strv_ char **env = env_of(json_object_get(request->parameters, "env"));
         int fds[3] = {-EBADF, -EBADF, -EBADF}, r;
         CommandRequest command = {
-                .instance = request->instance->record.name,
+                .instance = instance->record.name,
                 .caller = request->peer.user,
-                .channel = request->instance->guest,
+                .channel = instance->guest,
                 .guest = {
                         .verb = how->verb,
                         .flags = how->flags,
@@ -168,14 +170,17 @@ static const Entering ways[] = {
 static void enter_ready(void *userdata, int r, Error *wait_err) {
         Request *request = userdata;
         Entering how = ways[request->verb];
+        const Instance *instance = instance_list_find(&request->manager->instances, request->target);
         _cleanup_error_ Error err = ERROR_NULL;
 
         if (r < 0) {
                 request_done(request, r, wait_err);
                 return;
         }
-        if (!request->call) { // nobody waits any more: nothing is entered
-                request_done(request, -ECANCELED, NULL);
+        if (!request->call || !instance || !instance->guest) { // nobody waits any more: nothing is entered
+                r = request->call ? error_set(&err, ERR_UNAVAILABLE, "the guest helper of %s is gone again", request->target)
+                                  : error_set(&err, ERR_CANCELLED, "the client went away");
+                request_done(request, r, &err);
                 return;
         }
         how.flags |= request_bool(request, "tty") ? GUEST_FLAG_TTY : 0;
@@ -183,7 +188,7 @@ static void enter_ready(void *userdata, int r, Error *wait_err) {
         r = request_audit(request, "started", request->detail, &err);
         if (r >= 0) {
                 request->closed = command_client_gone;
-                r = enter(request, &how, &err);
+                r = enter(request, instance, &how, &err);
         }
         if (r < 0) {
                 request_done(request, r, &err);
@@ -191,6 +196,17 @@ static void enter_ready(void *userdata, int r, Error *wait_err) {
         }
         if (request->method->flags & METHOD_MORE)
                 call_reply_continues(request->call, json_pack("{s:s}", "id", command_id(request->command)));
+}
+
+// A guest that never lets its helper run must not keep callers for ever.
+static int guest_timed_out(sd_event_source *source, uint64_t usec, void *userdata) {
+        Instance *instance = userdata;
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = error_set(&err, ERR_TIMEOUT, "the guest helper of %s does not answer", instance->record.name);
+
+        instance->guest_deadline = sd_event_source_disable_unref(instance->guest_deadline);
+        instance_notify(instance, GOAL_GUEST, r, &err);
+        return 0;
 }
 
 static void enter_with(Request *request, GuestVerb verb) {
@@ -220,11 +236,13 @@ static void enter_with(Request *request, GuestVerb verb) {
                 request->fds[i] = call_take_fd(request->call, i);
         if (!request_fds_allowed(request))
                 return;
-        request->instance = instance;
         request->verb = verb;
         instance_wait(instance, GOAL_GUEST, enter_ready, request_hold(request));
         if (instance->guest_ready)
                 instance_notify(instance, GOAL_GUEST, 0, NULL);
+        else if (!instance->guest_deadline)
+                (void) sd_event_add_time_relative(instance->manager->event, &instance->guest_deadline, CLOCK_MONOTONIC, GUEST_TIMEOUT, 0,
+                                                  guest_timed_out, instance);
 }
 
 void handle_exec(Request *request) {
@@ -265,9 +283,6 @@ void handle_command_attach(Request *request) {
         int r;
 
         if (!command)
-                return;
-        request->instance = instance_list_find(&request->manager->instances, command_instance(command));
-        if (!request->instance)
                 return;
         request->command = command;
         request->closed = command_client_gone;

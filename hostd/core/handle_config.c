@@ -85,15 +85,14 @@ static int edit_commit(Request *request, Edit *edit, Error *err) {
         r = try_live(instance, fresh, request_bool(request, "force"), err);
         if (r < 0)
                 return r;
-        r = confdir_write(m->confdir, edit->path, edit->after, err);
-        if (r < 0) {
+        r = manager_write(m, edit->path, edit->after, err);
+        if (r < 0 && instance_is_active(instance)) { // back to what is in force
                 Error ignored = ERROR_NULL;
                 (void) instance_apply_limits(instance, true, &ignored);
                 (void) instance_apply_network(instance, &ignored);
                 error_done(&ignored);
-                return r;
         }
-        return manager_reload(m, false, NULL, err);
+        return r;
 }
 
 // Which of the changed keys wait for the next start.
@@ -189,10 +188,8 @@ static void git_job(Request *request, JobWork work, JobDone done, GitInput *inpu
         input->confdir = request->manager->confdir;
         (void) request_hold(request);
         r = job_start(request->manager->event, &spec, &err);
-        if (r < 0) {
-                (void) request_fail(request, r, &err);
-                request_release(request);
-        }
+        if (r < 0)
+                done(request, r, NULL, &err);
 }
 
 // "REV DATE AUTHOR SUBJECT"; an author's name is a user name and has no blank.
@@ -257,8 +254,11 @@ static int checkout_work(void *userdata, json_t **ret, Error *err) {
 static void checkout_undone(void *userdata, int r, json_t *result, Error *err) {
         Request *request = userdata;
 
+        request->manager->rolling_back = false;
         if (r < 0)
                 manager_warn(request->manager, "rollback", "host", "the files could not be put back: %s", error_message(err, r));
+        else if (manager_reload(request->manager, false, NULL, NULL) >= 0)
+                manager_unwarn(request->manager, "rollback", "host");
         request_release(request);
 }
 
@@ -267,15 +267,23 @@ static void rollback_checked_out(void *userdata, int r, json_t *result, Error *e
         _cleanup_strv_ char **changes = NULL;
         _cleanup_error_ Error reload_err = ERROR_NULL;
 
-        if (r < 0) {
+        request->manager->rolling_back = false;
+        if (request->manager->stopping) {
                 request_done(request, r, err);
                 return;
         }
-        r = manager_reload(request->manager, false, &changes, &reload_err);
+        // An unknown revision touches nothing; any other failure may have written some of the files.
+        bool touched = r >= 0 || (err->code != ERR_NOT_FOUND && err->code != ERR_INVALID);
+        if (r < 0)
+                error_move(&reload_err, err);
+        else
+                r = manager_reload(request->manager, false, &changes, &reload_err);
         if (r < 0) {
                 GitInput input = {.rev = "HEAD"};
                 (void) request_fail(request, r, &reload_err);
-                git_job(request, checkout_work, checkout_undone, &input);
+                request->manager->rolling_back = touched;
+                if (touched)
+                        git_job(request, checkout_work, checkout_undone, &input);
         } else {
                 request_reply(request, changes_json(changes));
                 handle_commit(request);
@@ -283,16 +291,34 @@ static void rollback_checked_out(void *userdata, int r, json_t *result, Error *e
         request_release(request);
 }
 
-void handle_config_rollback(Request *request) {
+// What was changed by hand is in the history now: it can be had back.
+static void rollback_committed(void *userdata, int r, Error *err) {
+        Request *request = userdata;
         GitInput input = {.rev = request_string(request, "rev")};
+
+        if (r < 0) {
+                request_done(request, r, err);
+                return;
+        }
+        request->manager->rolling_back = true;
+        git_job(request, checkout_work, rollback_checked_out, &input);
+        request_release(request);
+}
+
+void handle_config_rollback(Request *request) {
+        Manager *m = request->manager;
         _cleanup_error_ Error err = ERROR_NULL;
-        int r = manager_reload(request->manager, true, NULL, &err);
+        int r = manager_reload(m, true, NULL, &err);
 
         if (r < 0) {
                 (void) request_fail(request, r, &err);
                 return;
         }
-        git_job(request, checkout_work, rollback_checked_out, &input);
+        if (m->rolling_back) {
+                request_failf(request, ERR_BUSY, "a rollback is under way");
+                return;
+        }
+        manager_commit(m, "root <0@host>", "files changed by hand before a rollback", rollback_committed, request_hold(request));
 }
 
 void handle_apply(Request *request) {

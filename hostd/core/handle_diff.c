@@ -111,12 +111,14 @@ static int diff_start(Request *request, const Instance *instance, Error *err) {
         uint32_t base = idpool_slot_base(&m->pool, instance->record.slot);
         int r;
 
-        if (!run || asprintf(&upper, "%s/instances/%s/upper", m->paths.state, instance->record.name) < 0) {
+        if (!run)
+                return error_set_errno(err, ENOMEM, "cannot read the changes");
+        run->request = request;
+        run->pidfd = run->messages = -EBADF;
+        if (asprintf(&upper, "%s/instances/%s/upper", m->paths.state, instance->record.name) < 0) {
                 upper = NULL;
                 return error_set_errno(err, ENOMEM, "cannot read the changes");
         }
-        run->request = request;
-        run->pidfd = run->messages = -EBADF;
         if (base == 0)
                 return error_set(err, ERR_QUOTA, "the root line of /etc/subuid has no ids left for slot %u", instance->record.slot);
         r = template_mount(m->templates, instance->record.template_digest, &template_dir, err);

@@ -86,6 +86,10 @@ void handle_carve(Request *request) {
                         r = carve_write(request, &plan, *name, template, &err);
         }
         if (r < 0) {
+                if (request_bool(request, "write") && json_array_size(list) > 1) {
+                        (void) error_wrap(&err, "the first %zu of %u instances were created", json_array_size(list) - 1, count);
+                        handle_commit(request);
+                }
                 json_decref(list);
                 (void) request_fail(request, r, &err);
                 return;
@@ -210,10 +214,10 @@ void handle_audit_tail(Request *request) {
 }
 
 void handle_audit_query(Request *request) {
-        int64_t since = request_int(request, "since", 0);
+        usec_t now = clock_realtime(), since = (usec_t) request_int(request, "since", 0);
         AuditInput input = {
                 .query = {
-                        .since = since ? clock_realtime() - (usec_t) since : 0,
+                        .since = since > 0 && since < now ? now - since : 0,
                         .method = request_string(request, "method"),
                         .target = request_string(request, "target"),
                         .user = request_string(request, "user"),

@@ -89,7 +89,8 @@ int new_instance_create(Manager *m, const char *name, const json_t *parameters, 
                 return r;
         r = manager_reload(m, false, NULL, err); // hands the object its configuration from the set
         if (r < 0) {
-                instance->config = NULL;
+                lifecycle_undo_create(instance);
+                (void) manager_reload(m, false, NULL, NULL); // without the file the set is as it was
                 return r;
         }
         *ret = instance;
@@ -194,7 +195,9 @@ static void restart_stopped(void *userdata, int r, Error *err) {
         _cleanup_error_ Error start_err = ERROR_NULL;
 
         if (r < 0 || !instance) {
-                request_done(request, r < 0 ? r : -ENOENT, err);
+                if (r >= 0)
+                        r = error_set(&start_err, ERR_NOT_FOUND, "%s was deleted meanwhile", request->target);
+                request_done(request, r, start_err.code != ERR_NONE ? &start_err : err);
                 return;
         }
         r = instance_start(instance, request_done, request, &start_err);
@@ -245,51 +248,87 @@ void handle_delete(Request *request) {
                 handle_commit(request);
 }
 
-// Rebuild: stop, empty root in a job (it may be large), then the new template. `deleting` keeps other verbs away meanwhile.
-static int rebuild_work(void *input, json_t **ret, Error *err) {
-        return instance_disk_rebuild(input, err);
+// Rebuild: stop, a new root in a job (the old one may be large), then the new template. `rebuilding` keeps other verbs away
+// meanwhile; a deletion waits for its end.
+typedef struct RebuildInput {
+        const Instance *instance;
+        const char *digest;
+} RebuildInput;
+
+static int rebuild_work(void *userdata, json_t **ret, Error *err) {
+        const RebuildInput *input = userdata;
+
+        return instance_disk_rebuild(input->instance, input->digest, err);
+}
+
+static int rebuild_record(Request *request, Instance *instance, Error *err) {
+        const char *digest = json_string_value(json_object_get(request->detail, "digest"));
+        int r;
+
+        snprintf(instance->record.template_digest, sizeof(instance->record.template_digest), "%s", digest ?: "");
+        r = store_instance_update(request->manager->store, &instance->record, err);
+        if (r >= 0)
+                instance_event(instance, "instance-rebuilt", json_pack("{s:s}", "digest", instance->record.template_digest));
+        return r;
 }
 
 static void rebuild_done(void *userdata, int r, json_t *result, Error *err) {
         Request *request = userdata;
-        Instance *instance = instance_list_find(&request->manager->instances, request->target);
-        _cleanup_error_ Error store_err = ERROR_NULL;
+        Instance *instance = instance_list_find(&request->manager->instances, request->target); // cannot go while it is rebuilt
+        _cleanup_error_ Error later = ERROR_NULL;
 
-        if (instance) {
-                instance->deleting = false;
-                if (r >= 0) {
-                        r = store_instance_update(request->manager->store, &instance->record, &store_err);
-                        error_move(err, &store_err);
-                        instance_event(instance, "instance-rebuilt", json_pack("{s:s}", "digest", instance->record.template_digest));
-                        if (r >= 0 && json_is_true(json_object_get(request->detail, "was_running"))) {
-                                r = instance_start(instance, request_done, request, err);
-                                if (r >= 0)
-                                        return;
-                        }
-                }
-        }
-        request_done(request, r, err);
-}
-
-static void rebuild_stopped(void *userdata, int r, Error *err) {
-        Request *request = userdata;
-        Instance *instance = instance_list_find(&request->manager->instances, request->target);
-        JobSpec spec = {rebuild_work, instance, rebuild_done, request};
-        _cleanup_error_ Error job_err = ERROR_NULL;
-
-        if (!instance || r < 0) {
-                request_done(request, r < 0 ? r : -ENOENT, err);
+        instance->rebuilding = false;
+        if (r < 0)
+                (void) request_fail(request, r, err);
+        else if ((r = rebuild_record(request, instance, &later)) < 0)
+                (void) request_fail(request, r, &later);
+        if (instance->deleting) {
+                instance_notify(instance, GOAL_STOPPED, 0, NULL); // frees it
+                request_release(request);
                 return;
         }
-        Template *template = template_find(request->manager->templates, request_string(request, "template") ?: instance->config->template);
-        if (template) // it was there when the call came; if not any more, the old image still is
-                snprintf(instance->record.template_digest, sizeof(instance->record.template_digest), "%s", template->manifest->digest);
-        instance->deleting = true;
-        r = job_start(request->manager->event, &spec, &job_err);
-        if (r < 0) {
-                instance->deleting = false;
-                request_done(request, r, &job_err);
+        if (json_is_true(json_object_get(request->detail, "was_running")) && !request->manager->stopping) {
+                int k = instance_start(instance, request_done, request, &later); // also after a failure: the old root is in place
+                if (k >= 0)
+                        return;
+                (void) request_fail(request, k, &later);
         }
+        request_release(request);
+}
+
+static int rebuild_begin(Request *request, Instance *instance, Error *err) {
+        RebuildInput input = {.instance = instance};
+        JobSpec spec = {rebuild_work, &input, rebuild_done, request};
+        const Template *template;
+        int r;
+
+        // Other verbs may have come in between.
+        if (!instance)
+                return error_set(err, ERR_NOT_FOUND, "%s was deleted meanwhile", request->target);
+        if (!instance->config || instance->deleting || instance->rebuilding || instance_is_active(instance))
+                return error_set(err, ERR_CONFLICT, "%s was changed by somebody else meanwhile", request->target);
+        template = template_find(request->manager->templates, request_string(request, "template") ?: instance->config->template);
+        if (!template)
+                return error_set(err, ERR_NOT_FOUND, "the template was deleted meanwhile");
+        (void) json_object_set_new(request->detail, "digest", json_string(template->manifest->digest));
+        input.digest = template->manifest->digest;
+        r = job_start(request->manager->event, &spec, err);
+        if (r >= 0)
+                instance->rebuilding = true;
+        return r;
+}
+
+static void rebuild_stopped(void *userdata, int r, Error *stop_err) {
+        Request *request = userdata;
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        if (r < 0) {
+                request_done(request, r, stop_err);
+                return;
+        }
+        r = rebuild_begin(request, instance_list_find(&request->manager->instances, request->target), &err);
+        if (r < 0)
+                request_done(request, r, &err);
 }
 
 void handle_rebuild(Request *request) {
@@ -301,7 +340,7 @@ void handle_rebuild(Request *request) {
 
         if (!instance)
                 return;
-        if (!instance->config || instance->deleting) {
+        if (!instance->config || instance->deleting || instance->rebuilding) {
                 request_failf(request, ERR_BUSY, "%s has no configuration or is being changed", instance->record.name);
                 return;
         }

@@ -115,8 +115,7 @@ static int write_policy(Request *request, const char *text, Error *err) {
                 path = NULL;
                 return error_set_errno(err, ENOMEM, "cannot write the policy");
         }
-        r = text ? confdir_write(m->confdir, path, text, err) : confdir_remove(m->confdir, path, err);
-        return r < 0 ? r : manager_reload(m, false, NULL, err);
+        return manager_write(m, path, text, err);
 }
 
 void handle_policy_set(Request *request) {

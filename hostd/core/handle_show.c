@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Handlers, looking: list, show, console, log.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/io.h"
 #include "core/console.h"
@@ -164,13 +166,53 @@ void handle_console(Request *request) {
                 (void) request_fail(request, r, &err);
 }
 
+#define LOG_SHOWN_MAX (256u << 10) // each byte may take five in the answer
+
+// The end of the file, without a first line that is not whole.
+static char *log_tail(int dir, const char *path, size_t *ret_size) {
+        _cleanup_close_ int fd = openat(dir, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        _cleanup_free_ char *text = malloc(LOG_SHOWN_MAX + 1);
+        struct stat st;
+        off_t from;
+        ssize_t n;
+
+        if (fd < 0 || !text || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+                return NULL;
+        from = st.st_size > LOG_SHOWN_MAX ? st.st_size - LOG_SHOWN_MAX : 0;
+        n = pread(fd, text, LOG_SHOWN_MAX, from);
+        if (n <= 0)
+                return NULL;
+        text[n] = 0;
+        const char *whole = from > 0 ? memchr(text, '\n', (size_t) n) : NULL;
+        *ret_size = (size_t) n;
+        if (whole) {
+                *ret_size = (size_t) (text + n - (whole + 1));
+                memmove(text, whole + 1, *ret_size + 1);
+        }
+        return TAKE_PTR(text);
+}
+
+static void log_line(json_t *list, char *line, size_t length) {
+        _cleanup_free_ char *shown = NULL;
+
+        for (size_t i = 0; i < length; i++)
+                if (!line[i])
+                        line[i] = 1; // would end the string; any control character is shown as one
+        if (length > 0 && line[length - 1] == '\r')
+                length--;
+        line[length] = 0;
+        shown = valid_printable(line);
+        if (shown)
+                (void) json_array_append_new(list, json_string(shown));
+}
+
 // The log is what the guest printed: bytes, not text. It is shown line by line with control characters made visible.
 void handle_log(Request *request) {
         Instance *instance = request_instance(request);
         int64_t lines = request_int(request, "lines", 1000);
-        _cleanup_free_ char *dir = NULL, *path = NULL, *text = NULL, *shown = NULL;
-        size_t size = 0;
-        char *from;
+        _cleanup_free_ char *dir = NULL, *path = NULL, *text = NULL;
+        size_t size = 0, from;
+        json_t *list;
 
         if (!instance)
                 return;
@@ -180,26 +222,17 @@ void handle_log(Request *request) {
                 request_failf(request, ERR_INTERNAL, "out of memory");
                 return;
         }
-        if (io_read_file(instance->manager->state_fd, path, 8 << 20, &text, &size) < 0)
-                size = 0;
-        from = text ? text + size : NULL;
-        for (int64_t n = 0; from && from > text; from--)
-                if (from[-1] == '\n' && from != text + size && ++n >= lines)
+        text = log_tail(instance->manager->state_fd, path, &size);
+        from = size;
+        for (int64_t n = 0; from > 0; from--)
+                if (text[from - 1] == '\n' && from != size && ++n >= lines)
                         break;
-        json_t *list = json_array();
-        for (char *line = from; line && *line;) {
-                size_t length = strcspn(line, "\n");
-                char saved = line[length];
-                line[length] = 0;
-                if (length > 0 && line[length - 1] == '\r')
-                        line[length - 1] = 0;
-                free(TAKE_PTR(shown));
-                shown = valid_printable(line);
-                if (shown)
-                        (void) json_array_append_new(list, json_string(shown));
-                line += length + (saved == '\n');
-                if (!saved)
-                        break;
+        list = json_array();
+        while (from < size) {
+                const char *end = memchr(text + from, '\n', size - from);
+                size_t length = end ? (size_t) (end - (text + from)) : size - from;
+                log_line(list, text + from, length);
+                from += length + 1;
         }
         request_reply(request, json_pack("{s:o}", "lines", list));
 }

@@ -48,7 +48,8 @@ typedef struct Instance {
         InstanceState state;
         bool paused, again;     // again: start once more when it has stopped (restart, reboot from inside)
         bool halted;            // the guest shut itself down
-        bool deleting;
+        bool deleting;   // from the request until the object is freed: nothing else may begin
+        bool rebuilding; // its root is being emptied by a job
         bool template_held; // a reference to the mounted template
         char *failure;          // why it is in INSTANCE_FAILED
         pid_t supervisor, init, guest_pid;
@@ -68,7 +69,7 @@ typedef struct Instance {
         usec_t begun;           // monotonic, of the present start
         uint64_t cookie;
         InstanceWaiter *waiters;
-        sd_event_source *control_source, *exit_source, *oom_source, *empty_source, *deadline, *connect_timer;
+        sd_event_source *control_source, *exit_source, *oom_source, *empty_source, *deadline, *connect_timer, *guest_deadline;
 } Instance;
 
 typedef struct InstanceList { Instance *first; size_t n; } InstanceList;
@@ -81,6 +82,7 @@ Instance *instance_free(Instance *instance);
 
 bool instance_is_active(const Instance *instance); // starting, running or stopping
 void instance_wait(Instance *instance, InstanceGoal goal, InstanceDone done, void *userdata);
+// After GOAL_STOPPED the instance may be gone: its deletion waits for that.
 void instance_notify(Instance *instance, InstanceGoal goal, int r, const Error *err);
 void instance_set_state(Instance *instance, InstanceState state);
 char *instance_run_dir(const Instance *instance); // caller frees; NULL on OOM
@@ -92,10 +94,12 @@ void instance_event(Instance *instance, const char *type, json_t *detail);
 
 // Storage: directories with their quota; all or nothing.
 int instance_disk_create(Instance *instance, Error *err);
-int instance_disk_rebuild(Instance *instance, Error *err); // fresh upper and work
+// Fresh upper and work; on failure the old ones are in place. Slow: in a job.
+int instance_disk_rebuild(const Instance *instance, const char *digest, Error *err);
+void instance_disk_repair(const Instance *instance); // at start: puts back what a rebuild that was cut short set aside
 int instance_disk_remove(Instance *instance, Error *err); // to the trash; the space comes back in a job
 
-void instance_disk_purge_leftovers(Manager *manager); // at start: what a killed hostd left in the trash
+void instance_disk_purge_leftovers(Manager *manager); // at start and now and then: what is still in the trash
 
 // Verbs. They return 0 when the request was taken (then `done` will be called), or fail at once without calling it.
 int instance_start(Instance *instance, InstanceDone done, void *userdata, Error *err);

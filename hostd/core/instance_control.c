@@ -52,6 +52,7 @@ static void instance_runs(Instance *instance) {
                 if (store_instance_update(m->store, &instance->record, &err) < 0)
                         manager_warn(m, "store", instance->record.name, "%s", error_message(&err, -EIO));
                 instance->reported = false;
+                manager_unwarn(m, "instance-failed", instance->record.name);
                 log_event(LOG_INFO, LOG_ID_INSTANCE_STARTED, instance->record.name, "started in %llu ms",
                           (unsigned long long) ((clock_monotonic() - instance->begun) / USEC_PER_MSEC));
         }

@@ -16,7 +16,7 @@ static const struct {
         mode_t mode;
 } instance_dirs[] = {{"upper", 0755}, {"work", 0700}, {"data", 0755}, {"snapshots", 0700}};
 
-static int make_dirs(Instance *instance, int dir, Error *err) {
+static int make_dirs(uint16_t slot, const char *digest, int dir, Error *err) {
         char text[96];
         int r;
 
@@ -25,7 +25,7 @@ static int make_dirs(Instance *instance, int dir, Error *err) {
                 if ((mkdirat(dir, instance_dirs[i].name, 0700) < 0 && errno != EEXIST) ||
                     fchmodat(dir, instance_dirs[i].name, instance_dirs[i].mode, 0) < 0)
                         return error_set_errno(err, errno, "cannot make %s", instance_dirs[i].name);
-        snprintf(text, sizeof(text), "%u %s\n", instance->record.slot, instance->record.template_digest);
+        snprintf(text, sizeof(text), "%u %s\n", slot, digest);
         r = io_write_atomic(dir, "slot", text, strlen(text), 0600);
         return r < 0 ? error_set_errno(err, r, "cannot write the slot") : 0;
 }
@@ -51,7 +51,7 @@ int instance_disk_create(Instance *instance, Error *err) {
         if (r < 0)
                 return r;
         dir = openat(m->state_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        r = dir < 0 ? error_set_errno(err, errno, "cannot open %s", path) : make_dirs(instance, dir, err);
+        r = dir < 0 ? error_set_errno(err, errno, "cannot open %s", path) : make_dirs(instance->record.slot, instance->record.template_digest, dir, err);
         if (r < 0) {
                 (void) instance_disk_remove(instance, &ignored);
                 error_done(&ignored);
@@ -59,21 +59,65 @@ int instance_disk_create(Instance *instance, Error *err) {
         return r;
 }
 
-int instance_disk_rebuild(Instance *instance, Error *err) {
+#define ROOT_DIRS 2 // of instance_dirs: what a rebuild replaces
+#define ASIDE ".old"
+
+static char *aside_name(size_t i, char ret[32]) {
+        snprintf(ret, 32, "%s" ASIDE, instance_dirs[i].name);
+        return ret;
+}
+
+static void put_back(int dir, size_t n) {
+        char aside[32];
+
+        for (size_t i = 0; i < n; i++) {
+                (void) io_remove_tree(dir, instance_dirs[i].name); // new and empty
+                (void) renameat(dir, aside_name(i, aside), dir, instance_dirs[i].name);
+        }
+}
+
+// Renamed, not emptied: until the new directories and the slot file are there, the old root is whole and can be put back. The
+// quota and its inherited id stay on the directory above.
+int instance_disk_rebuild(const Instance *instance, const char *digest, Error *err) {
         _cleanup_free_ char *path = instance_disk_path(instance);
         _cleanup_close_ int dir = -EBADF;
+        char aside[32];
         int r;
 
-        dir = path ? openat(instance->manager->state_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -ENOMEM;
+        if (!path)
+                return error_set_errno(err, ENOMEM, "cannot rebuild");
+        dir = openat(instance->manager->state_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (dir < 0)
                 return error_set_errno(err, errno, "cannot open the storage of %s", instance->record.name);
-        // Emptied where it is: the quota and its inherited id stay on the directory above.
-        for (size_t i = 0; i < 2; i++) {
-                r = io_remove_tree(dir, instance_dirs[i].name);
+        for (size_t i = 0; i < ROOT_DIRS; i++) {
+                r = io_remove_tree(dir, aside_name(i, aside));
                 if (r < 0)
-                        return error_set_errno(err, r, "cannot empty %s of %s", instance_dirs[i].name, instance->record.name);
+                        return error_set_errno(err, r, "cannot remove %s of %s", aside, instance->record.name);
         }
-        return make_dirs(instance, dir, err);
+        for (size_t i = 0; i < ROOT_DIRS; i++)
+                if (renameat(dir, instance_dirs[i].name, dir, aside_name(i, aside)) < 0 && errno != ENOENT) {
+                        r = error_set_errno(err, errno, "cannot set %s of %s aside", instance_dirs[i].name, instance->record.name);
+                        put_back(dir, i);
+                        return r;
+                }
+        r = make_dirs(instance->record.slot, digest, dir, err);
+        if (r < 0) {
+                put_back(dir, ROOT_DIRS);
+                return r;
+        }
+        for (size_t i = 0; i < ROOT_DIRS; i++)
+                (void) io_remove_tree(dir, aside_name(i, aside)); // what stays counts against the limit until the next rebuild
+        return 0;
+}
+
+void instance_disk_repair(const Instance *instance) {
+        _cleanup_free_ char *path = instance_disk_path(instance);
+        _cleanup_close_ int dir = path ? openat(instance->manager->state_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -EBADF;
+        char aside[32];
+
+        for (size_t i = 0; dir >= 0 && i < ROOT_DIRS; i++)
+                if (faccessat(dir, instance_dirs[i].name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+                        (void) renameat(dir, aside_name(i, aside), dir, instance_dirs[i].name); // none there: nothing was set aside
 }
 
 typedef struct Purge {
@@ -95,10 +139,15 @@ static void purge_done(void *userdata, int r, json_t *result, Error *err) {
         Manager *m = purge->manager;
         _cleanup_error_ Error store_err = ERROR_NULL;
 
-        if (r < 0)
+        m->purging--;
+        if (m->stopping) // the next hostd goes on with it
+                ;
+        else if (r < 0)
                 manager_warn(m, "purge", "host", "%s: %s", purge->trash, error_message(err, r));
         else if (store_slot_release(m->store, purge->slot, &store_err) < 0)
                 manager_warn(m, "store", "host", "%s", error_message(&store_err, -EIO));
+        else
+                manager_unwarn(m, "purge", "host");
         free(purge);
 }
 
@@ -114,9 +163,10 @@ static void purge_start(Manager *m, uint16_t slot, const char *trash) {
         purge->slot = slot;
         snprintf(purge->trash, sizeof(purge->trash), "%s", trash);
         if (job_start(m->event, &spec, &err) < 0) {
-                manager_warn(m, "purge", "host", "%s", error_message(&err, -EIO)); // the next start of hostd tries again
+                log_debug("purge of %s is put off: %s", trash, error_message(&err, -EIO)); // the tick tries again
                 free(purge);
-        }
+        } else
+                m->purging++;
 }
 
 int instance_disk_remove(Instance *instance, Error *err) {
@@ -125,7 +175,7 @@ int instance_disk_remove(Instance *instance, Error *err) {
         int r;
 
         snprintf(trash, sizeof(trash), "i%04x-%llx", instance->record.slot, (unsigned long long) clock_realtime());
-        r = path ? disk_remove(&instance->manager->disk, path, trash, err) : -ENOMEM;
+        r = path ? disk_remove(&instance->manager->disk, path, trash, err) : error_set_errno(err, ENOMEM, "cannot remove the storage");
         if (r < 0)
                 return r;
         purge_start(instance->manager, instance->record.slot, trash);
@@ -136,7 +186,8 @@ void instance_disk_purge_leftovers(Manager *m) {
         _cleanup_strv_ char **names = NULL;
         unsigned slot;
 
-        if (disk_trash_list(&m->disk, &names) < 0)
+        // One that is under way would be started twice.
+        if (m->purging > 0 || disk_trash_list(&m->disk, &names) < 0)
                 return;
         for (char **name = names; name && *name; name++)
                 if (sscanf(*name, "i%4x-", &slot) == 1 && slot <= SLOT_MAX)

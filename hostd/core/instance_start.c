@@ -33,6 +33,11 @@ static int policies_of(Instance *instance, Policy ***ret, size_t *ret_n, Error *
         return 0;
 }
 
+static int no_configuration(const Instance *instance, Error *err) {
+        return error_set(err, ERR_BUSY, "%s has no configuration file any more: restore instances.d/%s.conf or delete it", instance->record.name,
+                         instance->record.name);
+}
+
 int instance_apply_network(Instance *instance, Error *err) {
         _cleanup_free_ Policy **policies = NULL;
         Manager *m = instance->manager;
@@ -40,6 +45,8 @@ int instance_apply_network(Instance *instance, Error *err) {
         size_t n = 0;
         int r;
 
+        if (!instance->config)
+                return no_configuration(instance, err);
         r = policies_of(instance, &policies, &n, err);
         if (r < 0)
                 return r;
@@ -56,12 +63,17 @@ int instance_apply_network(Instance *instance, Error *err) {
 }
 
 int instance_apply_limits(Instance *instance, bool force, Error *err) {
-        const Limits *limits = &instance->config->limits;
         _cleanup_free_ char *path = instance_disk_path(instance);
         _cleanup_strv_ char **allowed = NULL;
         Manager *m = instance->manager;
+        const Limits *limits;
         int r;
 
+        if (!instance->config)
+                return no_configuration(instance, err);
+        if (!path)
+                return error_set_errno(err, ENOMEM, "cannot apply the limits");
+        limits = &instance->config->limits;
         r = doctor_allowed(m, instance->config, &allowed, err);
         if (r < 0)
                 return r;
@@ -224,10 +236,10 @@ int instance_start(Instance *instance, InstanceDone done, void *userdata, Error 
         int r;
 
         if (!instance->config)
-                return error_set(err, ERR_BUSY, "%s has no configuration file any more: restore instances.d/%s.conf or delete it",
-                                 instance->record.name, instance->record.name);
-        if (instance->deleting || instance->state == INSTANCE_STOPPING)
-                return error_set(err, ERR_BUSY, "%s is being stopped or deleted", instance->record.name);
+                return no_configuration(instance, err);
+        if (instance->deleting || instance->rebuilding || instance->state == INSTANCE_STOPPING)
+                return error_set(err, ERR_BUSY, "%s is being %s", instance->record.name,
+                                 instance->deleting ? "deleted" : instance->rebuilding ? "rebuilt" : "stopped");
         if (!run_dir)
                 return error_set_errno(err, ENOMEM, "cannot start %s", instance->record.name);
         if (instance->state == INSTANCE_RUNNING || instance->state == INSTANCE_STARTING) {
@@ -245,6 +257,7 @@ int instance_start(Instance *instance, InstanceDone done, void *userdata, Error 
                 r = spawn(instance, run_dir, err);
         if (r < 0) {
                 launcher_kill(instance);
+                launcher_reap(instance->supervisor, instance->pidfd);
                 (void) instance_clean(instance, &ignored);
                 error_done(&ignored);
                 return error_wrap(err, "cannot start %s", instance->record.name);

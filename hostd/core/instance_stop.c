@@ -70,6 +70,7 @@ static void stop_by_force(Instance *instance) {
                 if (instance->paused && cgroup_box_freeze(instance->box, false, USEC_PER_SEC, &err) < 0)
                         log_event(LOG_WARNING, NULL, instance->record.name, "%s", error_message(&err, -EIO));
                 error_done(&err);
+                instance->paused = false;
         }
         instance->deadline = sd_event_source_disable_unref(instance->deadline);
         // The supervisor reports and ends by itself as soon as init is gone. While it is still starting there may be no init yet.
@@ -99,8 +100,9 @@ int instance_stop(Instance *instance, const StopOptions *options, InstanceDone d
         (void) store_instance_update(instance->manager->store, &instance->record, &ignored); // the exit writes it again
         error_done(&ignored);
         if (!instance_is_active(instance)) {
-                instance_wait(instance, GOAL_STOPPED, done, userdata);
-                instance_notify(instance, GOAL_STOPPED, 0, NULL);
+                // Only this caller: a deletion that waits for the end of a rebuild waits on.
+                if (done)
+                        done(userdata, 0, &ignored);
                 return 0;
         }
         if (options->timeout)
@@ -154,6 +156,7 @@ int instance_clean(Instance *instance, Error *err) {
         instance->empty_source = sd_event_source_disable_unref(instance->empty_source);
         instance->deadline = sd_event_source_disable_unref(instance->deadline);
         instance->connect_timer = sd_event_source_disable_unref(instance->connect_timer);
+        instance->guest_deadline = sd_event_source_disable_unref(instance->guest_deadline);
         instance->pidfd = close_fd(instance->pidfd);
         instance->kmsg = close_fd(instance->kmsg);
         instance->supervisor = instance->init = instance->guest_pid = 0;
@@ -179,6 +182,8 @@ int instance_clean(Instance *instance, Error *err) {
                 (void) io_remove_tree(AT_FDCWD, run_dir);
         if (name_link)
                 (void) unlink(name_link);
+        if (r >= 0)
+                manager_unwarn(m, "clean", instance->record.name);
         return r;
 }
 
@@ -221,6 +226,7 @@ void instance_exited(Instance *instance) {
         instance_notify(instance, GOAL_GUEST, -EHOSTDOWN, &(Error) {.code = ERR_UNAVAILABLE, .message = (char *) "the instance stopped"});
         instance_notify(instance, GOAL_STOPPED, 0, NULL); // a deletion frees the object here: nothing of it may be used below
         manager_replan(m);
+        instance_notify(instance, GOAL_STOPPED, 0, NULL); // last: a deletion that waited has freed the instance by now
 }
 
 static int exit_seen(sd_event_source *source, int fd, uint32_t events, void *userdata) {

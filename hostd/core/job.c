@@ -14,6 +14,7 @@
 #define JOB_RESULT_MAX (16u << 20)
 
 typedef struct Job {
+        struct Job *next;
         pid_t pid;
         int fd;
         char *text;
@@ -23,11 +24,18 @@ typedef struct Job {
         sd_event_source *source;
 } Job;
 
+// Only so that jobs_cancel() finds them: each belongs to its event source.
+static Job *jobs;
 static unsigned job_count;
 
 static Job *job_free(Job *job) {
         if (!job)
                 return NULL;
+        for (Job **p = &jobs; *p; p = &(*p)->next)
+                if (*p == job) {
+                        *p = job->next;
+                        break;
+                }
         sd_event_source_disable_unref(job->source);
         if (job->pid > 0) {
                 (void) kill(job->pid, SIGKILL);
@@ -81,6 +89,7 @@ static void job_finish(Job *job) {
 
 static int job_readable(sd_event_source *source, int fd, uint32_t events, void *userdata) {
         _cleanup_(job_freep) Job *job = userdata;
+        _cleanup_error_ Error err = ERROR_NULL;
         ssize_t n;
 
         if (job->room - job->used < 65536 && job->room < JOB_RESULT_MAX) {
@@ -106,8 +115,12 @@ static int job_readable(sd_event_source *source, int fd, uint32_t events, void *
         if (n == 0) {
                 (void) waitpid(job->pid, NULL, 0); // the pipe is closed: it is exiting
                 job->pid = 0;
+                job_finish(job);
+                return 0;
         }
-        job_finish(job);
+        int r = n > 0 ? error_set(&err, ERR_QUOTA, "the answer is larger than %u MiB", JOB_RESULT_MAX >> 20)
+                      : error_set_errno(&err, errno, "cannot read from a helper process");
+        job->done(job->userdata, r, NULL, &err);
         return 0;
 }
 
@@ -120,6 +133,8 @@ int job_start(sd_event *event, const JobSpec *spec, Error *err) {
         if (!(job = calloc(1, sizeof(Job))))
                 return error_set_errno(err, ENOMEM, "cannot start a job");
         job_count++;
+        job->next = jobs;
+        jobs = job;
         job->fd = -EBADF;
         job->done = spec->done;
         job->userdata = spec->userdata;
@@ -141,4 +156,17 @@ int job_start(sd_event *event, const JobSpec *spec, Error *err) {
                 return error_set_errno(err, r, "cannot watch a job");
         (void) TAKE_PTR(job);
         return 0;
+}
+
+void jobs_cancel(void) {
+        while (jobs) {
+                Job *job = jobs;
+                JobDone done = job->done;
+                void *userdata = job->userdata;
+                Error err = ERROR_NULL;
+                (void) job_free(job);
+                int r = error_set(&err, ERR_CANCELLED, "hostd is shutting down");
+                done(userdata, r, NULL, &err);
+                error_done(&err);
+        }
 }

@@ -22,3 +22,5 @@ typedef struct JobSpec {
         void *userdata;
 } JobSpec;
 int job_start(sd_event *event, const JobSpec *spec, Error *err);
+// When hostd ends: kills what runs; each `done` is told -ECANCELED.
+void jobs_cancel(void);

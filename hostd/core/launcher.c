@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <systemd/sd-bus.h>
 
 #include "base/process.h"
@@ -127,9 +128,20 @@ int launcher_start(Instance *instance, const char *run_dir, pid_t *ret_pid, int 
         *ret_pidfd = pidfd;
         return 0;
 fail:
-        if (pid > 0)
+        if (pid > 0) {
                 (void) kill(pid, SIGKILL);
+                (void) waitpid(pid, NULL, 0); // ours and killed; a unit's process is not, and then this returns at once
+        }
         return error_wrap(err, "starting hostd-instance");
+}
+
+void launcher_reap(pid_t pid, int pidfd) {
+        struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+        if (pid <= 0 || pidfd < 0)
+                return;
+        (void) poll(&p, 1, 1000);
+        (void) waitpid(pid, NULL, WNOHANG);
 }
 
 void launcher_kill(Instance *instance) {

@@ -67,6 +67,21 @@ static void leaks_directory(Manager *m, json_t *list, const char *base, bool run
                 (void) closedir(d);
 }
 
+// RUN/by-name/NAME of what does not run.
+static void leaks_names(Manager *m, json_t *list) {
+        _cleanup_free_ char *path = NULL;
+        DIR *d = asprintf(&path, "%s/by-name", m->paths.run) < 0 ? NULL : opendir(path);
+        struct dirent *e;
+
+        while (d && (e = readdir(d))) {
+                const Instance *i = e->d_name[0] == '.' ? NULL : instance_list_find(&m->instances, e->d_name);
+                if (e->d_name[0] != '.' && (!i || !instance_is_active(i)))
+                        leak_add(list, "run name", e->d_name);
+        }
+        if (d)
+                (void) closedir(d);
+}
+
 json_t *leaks_list(Manager *m, Error *err) {
         json_t *list = json_array();
         int r;
@@ -79,6 +94,7 @@ json_t *leaks_list(Manager *m, Error *err) {
                 return NULL;
         }
         leaks_directory(m, list, m->paths.run, true);
+        leaks_names(m, list);
         leaks_directory(m, list, m->paths.state, false);
         return list;
 }
@@ -92,10 +108,11 @@ static void sweep_one(Manager *m, const char *kind, const char *object) {
                 r = cgroup_host_sweep(m->cgroup, object);
         else if (strcmp(kind, "run directory") == 0 && asprintf(&path, "%s/instances/%s", m->paths.run, object) >= 0)
                 r = io_remove_tree(AT_FDCWD, path);
+        else if (strcmp(kind, "run name") == 0 && asprintf(&path, "%s/by-name/%s", m->paths.run, object) >= 0)
+                r = unlink(path) < 0 ? -errno : 0;
         else if (strcmp(kind, "network") == 0) {
-                const char *digits = strpbrk(object, "0123456789abcdef");
                 const char *at = strstr(object, "hv") ?: strstr(object, "hp") ?: strstr(object, "i0");
-                if (at && digits && sscanf(at + (at[0] == 'i' ? 1 : 2), "%4x", &slot) == 1 && slot > 0 && slot <= SLOT_MAX)
+                if (at && sscanf(at + (at[0] == 'i' ? 1 : 2), "%4x", &slot) == 1 && slot > 0 && slot <= SLOT_MAX)
                         r = network_detach(m->network, (uint16_t) slot, NULL);
         } else
                 return; // storage without a record may be somebody's data: reported, not removed

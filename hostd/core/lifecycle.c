@@ -8,8 +8,12 @@
 #include "base/io.h"
 #include "base/log.h"
 
+static Promise promise_of(const InstanceConfig *config) {
+        return (Promise) {config->name, config->limits.value[LIMIT_MEMORY], config->limits.value[LIMIT_DISK]};
+}
+
 int lifecycle_admit(Manager *m, const InstanceConfig *config, Error *err) {
-        Promise asked = {config->name, config->limits.value[LIMIT_MEMORY], config->limits.value[LIMIT_DISK]};
+        Promise asked = promise_of(config);
         _cleanup_free_ Promise *promised = NULL;
         Capacity capacity = manager_capacity(m);
         size_t n;
@@ -20,19 +24,33 @@ int lifecycle_admit(Manager *m, const InstanceConfig *config, Error *err) {
         return admission_check(&capacity, promised, n, &asked, err);
 }
 
+// What was promised stays promised: a host that shrank refuses what is new, never the rest of a change, such as a policy that
+// forbids more.
+static bool asks_for_more(const Manager *m, const InstanceConfig *config) {
+        const InstanceConfig *before = desired_find_instance(m->desired, config->name);
+        Promise new = promise_of(config), old = before ? promise_of(before) : (Promise) {0};
+
+        return !before || new.memory_bytes > old.memory_bytes || new.disk_bytes > old.disk_bytes;
+}
+
 int lifecycle_check_set(Manager *m, const Desired *desired, Error *err) {
         Capacity capacity = manager_capacity(m);
         _cleanup_free_ Promise *promised = calloc(desired->n_instances + 1, sizeof(Promise));
+        size_t n = 0;
 
         if (!promised)
                 return error_set_errno(err, ENOMEM, "cannot check the admission");
+        for (size_t i = 0; i < desired->n_instances; i++)
+                if (!asks_for_more(m, desired->instances[i]))
+                        promised[n++] = promise_of(desired->instances[i]);
         for (size_t i = 0; i < desired->n_instances; i++) {
-                const InstanceConfig *c = desired->instances[i];
-                Promise asked = {c->name, c->limits.value[LIMIT_MEMORY], c->limits.value[LIMIT_DISK]};
-                int r = admission_check(&capacity, promised, i, &asked, err);
+                if (!asks_for_more(m, desired->instances[i]))
+                        continue;
+                Promise asked = promise_of(desired->instances[i]);
+                int r = admission_check(&capacity, promised, n, &asked, err);
                 if (r < 0)
                         return r;
-                promised[i] = asked;
+                promised[n++] = asked;
         }
         return 0;
 }
@@ -52,8 +70,11 @@ static void undo_create(Instance *instance) {
         // With a directory the purge releases the slot; without one nothing was ever written with its ids.
         _cleanup_free_ char *path = instance_disk_path(instance);
         struct stat st;
-        if (path && fstatat(m->state_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
-                used = instance_disk_remove(instance, &ignored) >= 0;
+        if (path && fstatat(m->state_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+                used = true; // also when it cannot be removed: a slot whose files exist is not given out again
+                if (instance_disk_remove(instance, &ignored) < 0)
+                        manager_warn(m, "storage", instance->record.name, "what was made of it cannot be removed: %s", error_message(&ignored, -EIO));
+        }
         error_done(&ignored);
         (void) store_instance_retire(m->store, instance->record.name, &ignored);
         error_done(&ignored);
@@ -61,6 +82,16 @@ static void undo_create(Instance *instance) {
                 (void) store_slot_release(m->store, slot, &ignored);
         error_done(&ignored);
         (void) instance_free(instance);
+}
+
+void lifecycle_undo_create(Instance *instance) {
+        _cleanup_free_ char *path = conf_path(instance->record.name);
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        if (path && confdir_remove(instance->manager->confdir, path, &err) < 0)
+                manager_warn(instance->manager, "create", instance->record.name, "%s", error_message(&err, -EIO));
+        instance->config = NULL;
+        undo_create(instance);
 }
 
 static int create_record(Manager *m, const CreateOptions *options, Instance **ret, Error *err) {
@@ -144,8 +175,7 @@ static int delete_now(Instance *instance, Error *err) {
         if (r < 0)
                 return r;
         instance_event(instance, "instance-deleted", NULL);
-        (void) store_warning_clear(m->store, "orphan", instance->record.name, NULL);
-        (void) store_warning_clear(m->store, "instance-failed", instance->record.name, NULL);
+        manager_unwarn_all(m, instance->record.name);
         return 0;
 }
 
@@ -155,6 +185,12 @@ static void delete_stopped(void *userdata, int r, Error *stop_err) {
         Manager *m = instance->manager;
         _cleanup_error_ Error err = ERROR_NULL;
 
+        if (r < 0) { // hostd ends: the instance is not ours to free
+                instance->deleting = false;
+                deletion->done(deletion->userdata, r, stop_err);
+                free(deletion);
+                return;
+        }
         r = delete_now(instance, &err);
         if (r >= 0) {
                 // The list forgets it; the configuration set still owns `config` until the next load.
@@ -184,6 +220,10 @@ int lifecycle_delete(Instance *instance, InstanceDone done, void *userdata, Erro
         *deletion = (Deletion) {instance, done, userdata};
         instance->deleting = true;
         r = delete_file(instance, err);
+        if (r >= 0 && instance->rebuilding) { // the job's end tells
+                instance_wait(instance, GOAL_STOPPED, delete_stopped, deletion);
+                return 0;
+        }
         if (r >= 0 && active)
                 r = instance_stop(instance, &options, delete_stopped, deletion, err);
         if (r < 0) {
@@ -231,6 +271,8 @@ int lifecycle_load(Manager *m, Error *err) {
                 if (!path)
                         return error_set_errno(err, ENOMEM, "cannot load instances");
                 bool stored = fstatat(m->state_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+                if (stored)
+                        instance_disk_repair(instance);
                 if (config && stored)
                         continue;
                 if (!config && !stored) {

@@ -12,6 +12,8 @@ typedef struct CreateOptions {
 
 // Slot, directory with quota, file: whole or nothing. The new object is in the list; the commit is the caller's.
 int lifecycle_create(Manager *manager, const CreateOptions *options, Instance **ret, Error *err);
+// Takes a creation back whose file is refused after all; frees the object.
+void lifecycle_undo_create(Instance *instance);
 // Removes the file, stops it by force when it runs, then removes storage and record. Legal in every state. The file is gone on
 // return: the commit, which is the caller's, may overlap with the rest.
 int lifecycle_delete(Instance *instance, InstanceDone done, void *userdata, Error *err);

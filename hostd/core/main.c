@@ -54,6 +54,12 @@ static int parse_options(int argc, char **argv, Options *options) {
                 } else
                         return -EINVAL;
         }
+        const char *const directories[] = {options->etc, options->state, options->run};
+        for (size_t i = 0; i < ELEMENTS(directories); i++)
+                if (directories[i][0] != '/') {
+                        fprintf(stderr, "hostd: \"%s\" is not an absolute path\n", directories[i]);
+                        return -EINVAL;
+                }
         if (optind < argc) {
                 fprintf(stderr, "hostd: unexpected argument \"%s\"\n", argv[optind]);
                 return -EINVAL;
@@ -69,7 +75,7 @@ static int check_config(const Options *options) {
 
         if (r < 0) {
                 fprintf(stderr, "hostd: %s\n", error_message(&err, r));
-                return error_code_info(err.code)->exit_status;
+                return 2;
         }
         printf("%s is valid: %zu instances, %zu policies\n", options->etc, desired->n_instances, desired->n_policies);
         return 0;

@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "core/command_link.h"
+#include "core/job.h"
 #include "core/leaks.h"
 #include "core/lifecycle.h"
 #include "core/rebuild.h"
@@ -20,6 +21,7 @@
 #include "core/request.h"
 
 #define TICK (60 * USEC_PER_SEC)
+#define EXPIRE_EVERY 60 // ticks
 #define RESTORE_EVERY (200 * USEC_PER_MSEC)
 
 void manager_warn(Manager *m, const char *kind, const char *entity, const char *format, ...) {
@@ -39,7 +41,20 @@ void manager_warn(Manager *m, const char *kind, const char *entity, const char *
 }
 
 void manager_unwarn(Manager *m, const char *kind, const char *entity) {
-        (void) store_warning_clear(m->store, kind, entity, NULL);
+        if (m->store)
+                (void) store_warning_clear(m->store, kind, entity, NULL);
+}
+
+void manager_unwarn_all(Manager *m, const char *entity) {
+        StoreWarning *warnings = NULL;
+        size_t n = 0;
+
+        if (store_warning_list(m->store, &warnings, &n, NULL) < 0)
+                return;
+        for (size_t i = 0; i < n; i++)
+                if (strcmp(warnings[i].entity, entity) == 0)
+                        manager_unwarn(m, warnings[i].kind, entity);
+        store_warnings_free(warnings, n);
 }
 
 Capacity manager_capacity(Manager *m) {
@@ -98,19 +113,45 @@ static char *in_state(Manager *m, const char *name) {
         return asprintf(&path, "%s/%s", m->paths.state, name) < 0 ? NULL : path;
 }
 
+// In a job: a file is read wholly before it goes.
+typedef struct Expiry {
+        const char *directory;
+        uint64_t keep_days;
+} Expiry;
+
+static int expire_work(void *userdata, json_t **ret, Error *err) {
+        const Expiry *expiry = userdata;
+
+        return audit_expire(expiry->directory, expiry->keep_days, err);
+}
+
+static void expire_done(void *userdata, int r, json_t *result, Error *err) {
+        Manager *m = userdata;
+
+        if (m->stopping)
+                return;
+        if (r < 0)
+                manager_warn(m, "audit-expiry", "host", "old audit files cannot be removed: %s", error_message(err, r));
+        else
+                manager_unwarn(m, "audit-expiry", "host");
+}
+
 static void expire_audit(Manager *m) {
         _cleanup_free_ char *directory = in_state(m, "audit");
-        _cleanup_error_ Error err = ERROR_NULL;
+        Expiry expiry = {directory, m->desired->host.audit_keep_days};
+        JobSpec spec = {expire_work, &expiry, expire_done, m};
 
-        if (directory && audit_expire(directory, m->desired->host.audit_keep_days, &err) < 0)
-                manager_warn(m, "audit", "host", "old audit files cannot be removed: %s", error_message(&err, -EIO));
+        if (directory)
+                (void) job_start(m->event, &spec, NULL); // too many jobs: the next tick
 }
 
 static int tick(sd_event_source *source, uint64_t usec, void *userdata) {
         Manager *m = userdata;
 
         manager_replan(m);
-        expire_audit(m);
+        instance_disk_purge_leftovers(m);
+        if (m->ticks++ % EXPIRE_EVERY == 0)
+                expire_audit(m);
         (void) sd_event_source_set_time_relative(source, TICK);
         return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
@@ -123,6 +164,7 @@ static void network_bring_back(Manager *m) {
 
         m->retry_network = sd_event_source_disable_unref(m->retry_network);
         if (r >= 0) {
+                manager_unwarn(m, "network", "host");
                 event_publish(m->bus, "network-restored", NULL, NULL);
                 return;
         }
@@ -215,6 +257,8 @@ static int open_stores(Manager *m, Error *err) {
                 manager_warn(m, "store", "host", "state.db was damaged and moved aside; it is rebuilt from the files");
         if ((r = idpool_load("/etc", &m->pool, err)) < 0)
                 return r;
+        manager_unwarn(m, "configuration", "host"); // of what was in the files before
+        manager_unwarn(m, "restart", "host");
         r = desired_load(confdir_fd(m->confdir), &m->desired, err);
         return r < 0 ? error_wrap(err, "the configuration is not valid") : 0;
 }
@@ -336,6 +380,7 @@ int manager_run(Manager *m, Error *err) {
         if ((r = lifecycle_load(m, err)) < 0 || (r = command_link_new(m, err)) < 0 || (r = watch_all(m, err)) < 0)
                 return r;
         adopt_all(m);
+        command_link_sweep(m);
         (void) leaks_sweep(m, NULL);
         instance_disk_purge_leftovers(m);
         note_boot(m);
@@ -355,9 +400,14 @@ Manager *manager_free(Manager *m) {
                 return NULL;
         m->stopping = true;
         (void) server_free(m->server);
+        m->server = NULL;
+        requests_detach(m);
+        jobs_cancel();
+        manager_commit_cancel(m);
         while (m->instances.first)
                 (void) instance_free(m->instances.first);
         command_link_free(m);
+        requests_forget(m);
         m->bus = event_bus_free(m->bus);
         sd_event_source_disable_unref(m->watch_network);
         sd_event_source_disable_unref(m->tick);

@@ -46,9 +46,14 @@ typedef struct Manager {
         bool stopping;
         bool store_is_new; // nothing in it yet: rebuilt from the files
         bool booting; // first plan after the host came up
-        bool commit_running, commit_again;
         struct CommitWaiter *commit_waiters;
-        char *commit_author, *commit_message;
+        sd_event_source *commit; // of the git child that runs; NULL: none does
+        pid_t commit_pid;
+        struct Request *requests; // all that are not answered yet
+        bool rolling_back;        // a job writes below /etc/hostd
+        bool audit_failed;        // the last record could not be written
+        unsigned purging;         // jobs that empty the trash
+        unsigned ticks;
         char *config_error; // why the files on disk are not in force, NULL when they are
         uint64_t revision; // counts accepted configurations
 } Manager;
@@ -65,10 +70,14 @@ int manager_reload(Manager *manager, bool dry_run, char ***ret_changes, Error *e
 // Commits /etc/hostd in the background; `done` is called when the commit that contains the present files has ended.
 typedef void (*CommitDone)(void *userdata, int r, Error *err);
 void manager_commit(Manager *manager, const char *author, const char *message, CommitDone done, void *userdata);
+void manager_commit_cancel(Manager *manager); // when hostd ends: tells all who wait
+// Writes (or, with `text` NULL, removes) one file and brings the whole set into force. What is refused is put back as it was.
+int manager_write(Manager *manager, const char *path, const char *text, Error *err);
 // Runs the planner soon, from the loop.
 void manager_replan(Manager *manager);
 void manager_warn(Manager *manager, const char *kind, const char *entity, const char *format, ...) _printf_(4, 5);
 void manager_unwarn(Manager *manager, const char *kind, const char *entity);
+void manager_unwarn_all(Manager *manager, const char *entity); // it is deleted
 Capacity manager_capacity(Manager *manager);
 // What every instance was promised, without `except` (NULL: all). Caller frees.
 Promise *manager_promises(Manager *manager, const char *except, size_t *ret_n);

@@ -30,7 +30,6 @@ static void waiter_end(CommitWaiter *w, int r, Error *err) {
 static void commit_ended(Manager *m, int r, Error *err) {
         CommitWaiter *ended = NULL, **p = &m->commit_waiters;
 
-        m->commit_running = false;
         while (*p) {
                 CommitWaiter *w = *p;
                 if (!w->running) {
@@ -53,18 +52,14 @@ static void commit_ended(Manager *m, int r, Error *err) {
         commit_start_next(m);
 }
 
-typedef struct CommitChild { Manager *manager; pid_t pid; } CommitChild;
-
 static int commit_exited(sd_event_source *source, int fd, uint32_t events, void *userdata) {
-        CommitChild *child = userdata;
-        Manager *m = child->manager;
+        Manager *m = userdata;
         _cleanup_error_ Error err = ERROR_NULL;
         int status = 0, r;
 
-        (void) waitpid(child->pid, &status, 0);
+        (void) waitpid(m->commit_pid, &status, 0);
+        m->commit = sd_event_source_disable_unref(m->commit); // owns the pidfd
         r = confdir_commit_result(status, &err);
-        sd_event_source_disable_unref(source); // owns the pidfd
-        free(child);
         if (r < 0)
                 manager_warn(m, "commit", "host", "%s", error_message(&err, r));
         else
@@ -74,25 +69,18 @@ static int commit_exited(sd_event_source *source, int fd, uint32_t events, void 
 }
 
 static int commit_spawn(Manager *m, const CommitWaiter *w, Error *err) {
-        CommitChild *child = calloc(1, sizeof(CommitChild));
-        sd_event_source *source;
         int pidfd = -EBADF, r;
 
-        if (!child)
-                return error_set_errno(err, ENOMEM, "cannot commit");
-        child->manager = m;
-        r = confdir_commit(m->confdir, w->author, w->message, &child->pid, &pidfd, err);
-        if (r < 0) {
-                free(child);
+        r = confdir_commit(m->confdir, w->author, w->message, &m->commit_pid, &pidfd, err);
+        if (r < 0)
                 return r;
-        }
-        r = sd_event_add_io(m->event, &source, pidfd, EPOLLIN, commit_exited, child);
+        r = sd_event_add_io(m->event, &m->commit, pidfd, EPOLLIN, commit_exited, m);
         if (r < 0) {
+                (void) waitpid(m->commit_pid, NULL, 0); // milliseconds
                 (void) close_fd(pidfd);
-                free(child);
                 return error_set_errno(err, r, "cannot watch git");
         }
-        (void) sd_event_source_set_io_fd_own(source, true);
+        (void) sd_event_source_set_io_fd_own(m->commit, true);
         return 0;
 }
 
@@ -100,9 +88,8 @@ static void commit_start_next(Manager *m) {
         _cleanup_error_ Error err = ERROR_NULL;
         int r;
 
-        if (m->commit_running || !m->commit_waiters)
+        if (m->commit || !m->commit_waiters || m->stopping)
                 return;
-        m->commit_running = true;
         // Whoever is here now has written its files already: one commit has them all. The first one names it.
         for (CommitWaiter *w = m->commit_waiters; w; w = w->next)
                 w->running = true;
@@ -130,6 +117,19 @@ void manager_commit(Manager *m, const char *author, const char *message, CommitD
                 ;
         *p = w;
         commit_start_next(m);
+}
+
+// The child goes on by itself: its commit may well succeed.
+void manager_commit_cancel(Manager *m) {
+        m->commit = sd_event_source_disable_unref(m->commit);
+        while (m->commit_waiters) {
+                CommitWaiter *w = m->commit_waiters;
+                Error err = ERROR_NULL;
+                m->commit_waiters = w->next;
+                int r = error_set(&err, ERR_CANCELLED, "the files are in force, but hostd ended before the change was in the configuration's history");
+                waiter_end(w, r, &err);
+                error_done(&err);
+        }
 }
 
 static bool policies_changed(const Desired *old, const Desired *new, const InstanceConfig *config) {
@@ -164,54 +164,122 @@ static void apply_one(Manager *m, Instance *instance, const Desired *old) {
                 manager_unwarn(m, "apply", instance->record.name);
 }
 
+static bool text_equal(const char *a, const char *b) {
+        return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+// Addresses and the uplink belong to what is set up at the start of hostd: the ones in force stay until then.
+static void keep_network(Manager *m, Desired *fresh) {
+        NetworkSettings *old = &m->desired->host.network, *new = &fresh->host.network, kept = *old;
+        bool changed = !text_equal(m->desired->host.uplink, fresh->host.uplink) || old->ipv4_prefix != new->ipv4_prefix ||
+                       old->ipv6_prefix != new->ipv6_prefix || old->ipv6_nat != new->ipv6_nat || old->ipv4_pool.s_addr != new->ipv4_pool.s_addr ||
+                       memcmp(&old->ipv6_pool, &new->ipv6_pool, sizeof(old->ipv6_pool)) != 0;
+
+        *old = *new;
+        *new = kept;
+        if (changed)
+                manager_warn(m, "restart", "host", "the changed network settings of hostd.conf need a restart of hostd");
+}
+
+static void stop_orphan(Instance *instance) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        StopOptions options = {0};
+
+        manager_warn(instance->manager, "orphan", instance->record.name, "instances.d/%s.conf is gone: stopped, data kept until \"hostctl delete %s\"",
+                     instance->record.name, instance->record.name);
+        if (instance_stop(instance, &options, NULL, NULL, &err) < 0) // frozen, and cannot be thawed
+                log_event(LOG_WARNING, NULL, instance->record.name, "%s", error_message(&err, -EIO));
+}
+
 static void swap_in(Manager *m, Desired *fresh) {
         Desired *old = m->desired;
 
+        keep_network(m, fresh);
         m->desired = fresh;
         m->revision++;
+        if (m->server)
+                server_set_connections_max(m->server, (unsigned) fresh->host.connections_per_uid);
         for (Instance *i = m->instances.first; i; i = i->next) {
+                bool orphan = !i->config;
                 i->config = desired_find_instance(fresh, i->record.name);
-                if (!i->config && instance_is_active(i) && !i->deleting) {
-                        StopOptions options = {0};
-                        manager_warn(m, "orphan", i->record.name, "instances.d/%s.conf is gone: stopped, data kept until \"hostctl delete %s\"",
-                                     i->record.name, i->record.name);
-                        (void) instance_stop(i, &options, NULL, NULL, NULL);
-                }
+                if (i->config && orphan)
+                        manager_unwarn(m, "orphan", i->record.name);
+                if (!i->config && instance_is_active(i) && !i->deleting)
+                        stop_orphan(i);
         }
         for (Instance *i = m->instances.first; i; i = i->next)
                 apply_one(m, i, old);
         (void) desired_free(old);
 }
 
+static int load_checked(Manager *m, Desired **ret, Error *err) {
+        _cleanup_(desired_freep) Desired *fresh = NULL;
+        int r = desired_reload(confdir_fd(m->confdir), m->desired, &fresh, err);
+
+        if (r >= 0)
+                r = lifecycle_check_set(m, fresh, err);
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(fresh);
+        return 0;
+}
+
+static void put_in_force(Manager *m, Desired *fresh) {
+        free(TAKE_PTR(m->config_error));
+        manager_unwarn(m, "configuration", "host");
+        swap_in(m, fresh);
+        lifecycle_create_missing(m);
+        manager_replan(m);
+}
+
+static void note_refusal(Manager *m, const char *why) {
+        free(m->config_error);
+        m->config_error = strdup(why);
+        log_event(LOG_ERR, LOG_ID_CONFIG_REFUSED, NULL, "configuration refused, the old one stays in force: %s", why);
+        manager_warn(m, "configuration", "host", "%s", why);
+}
+
 int manager_reload(Manager *m, bool dry_run, char ***ret_changes, Error *err) {
         _cleanup_(desired_freep) Desired *fresh = NULL;
         _cleanup_strv_ char **changes = NULL;
-        int r;
+        _cleanup_error_ Error why = ERROR_NULL;
+        int r = load_checked(m, &fresh, &why);
 
-        r = desired_reload(confdir_fd(m->confdir), m->desired, &fresh, err);
+        if (r >= 0 && ret_changes && (r = desired_diff(m->desired, fresh, &changes)) < 0)
+                r = error_set_errno(&why, r, "cannot compare configurations");
         if (r < 0) {
-                if (!dry_run && err) {
-                        free(m->config_error);
-                        m->config_error = strdup(error_message(err, r));
-                        log_event(LOG_ERR, LOG_ID_CONFIG_REFUSED, NULL, "configuration refused, the old one stays in force: %s", m->config_error ?: "");
-                        manager_warn(m, "configuration", "host", "%s", m->config_error ?: "");
-                }
+                if (!dry_run)
+                        note_refusal(m, error_message(&why, r));
+                error_move(err, &why);
                 return r;
         }
-        r = desired_diff(m->desired, fresh, &changes);
-        if (r < 0)
-                return error_set_errno(err, r, "cannot compare configurations");
-        r = lifecycle_check_set(m, fresh, err);
-        if (r < 0)
-                return r;
-        if (!dry_run) {
-                free(TAKE_PTR(m->config_error));
-                manager_unwarn(m, "configuration", "host");
-                swap_in(m, TAKE_PTR(fresh));
-                lifecycle_create_missing(m);
-                manager_replan(m);
-        }
+        if (!dry_run)
+                put_in_force(m, TAKE_PTR(fresh));
         if (ret_changes)
                 *ret_changes = TAKE_PTR(changes);
         return 0;
+}
+
+int manager_write(Manager *m, const char *path, const char *text, Error *err) {
+        _cleanup_(desired_freep) Desired *fresh = NULL;
+        _cleanup_free_ char *before = NULL;
+        _cleanup_error_ Error read_err = ERROR_NULL, back_err = ERROR_NULL;
+        int r = confdir_read(m->confdir, path, &before, &read_err), k;
+
+        if (r < 0 && read_err.code != ERR_NOT_FOUND) {
+                error_move(err, &read_err);
+                return r;
+        }
+        r = text ? confdir_write(m->confdir, path, text, err) : confdir_remove(m->confdir, path, err);
+        if (r < 0)
+                return r;
+        r = load_checked(m, &fresh, err);
+        if (r >= 0) {
+                put_in_force(m, TAKE_PTR(fresh));
+                return 0;
+        }
+        k = before ? confdir_write(m->confdir, path, before, &back_err) : confdir_remove(m->confdir, path, &back_err);
+        if (k < 0)
+                note_refusal(m, error_message(&back_err, k));
+        return r;
 }

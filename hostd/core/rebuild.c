@@ -20,9 +20,11 @@ static void find_generation(Manager *m, StoreInstance *record) {
                 path = NULL;
                 return;
         }
-        if (instance_spec_load(path, &spec, NULL) < 0 || sscanf(spec.cgroup_prefix, "hostd/i%4x-g%u", &slot, &generation) != 2)
+        if (instance_spec_load(path, &spec, NULL) < 0)
                 return;
-        record->generation = generation;
+        // Under systemd the unit names the group.
+        if (sscanf(spec.cgroup_prefix, "hostd/i%4x-g%u", &slot, &generation) == 2)
+                record->generation = generation;
         record->wanted = true;
         record->started = clock_realtime();
 }

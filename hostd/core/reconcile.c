@@ -23,7 +23,7 @@ static PlanState plan_state_of(const Instance *instance) {
 // What is being deleted or rebuilt belongs to that operation alone.
 static void observe(Manager *m, PlanInput *input, PlanDesired *desired, PlanObserved *observed) {
         for (Instance *i = m->instances.first; i; i = i->next) {
-                if (i->deleting)
+                if (i->deleting || i->rebuilding)
                         continue;
                 observed[input->n_observed++] = (PlanObserved) {
                         .name = i->record.name, .slot = i->record.slot, .state = plan_state_of(i), .adopted = i->exit_source != NULL,

@@ -8,6 +8,9 @@
 #include "base/log.h"
 
 static void request_free(Request *request) {
+        *(request->previous ? &request->previous->next : &request->manager->requests) = request->next;
+        if (request->next)
+                request->next->previous = request->previous;
         json_decref(request->parameters);
         json_decref(request->detail);
         json_decref(request->reply);
@@ -18,7 +21,7 @@ static void request_free(Request *request) {
         free(request);
 }
 
-// What the audit keeps of the parameters: everything but values that may be secrets.
+// What the audit keeps of checked parameters: everything but values that may be secrets.
 static json_t *request_describe(const json_t *parameters) {
         json_t *copy = json_deep_copy(parameters), *env = copy ? json_object_get(copy, "env") : NULL, *value;
         const char *key;
@@ -39,24 +42,35 @@ int request_audit(Request *request, const char *result, json_t *detail, Error *e
                 .detail = detail,
         };
 
-        return audit_append(request->manager->audit, &record, err);
+        int r = audit_append(request->manager->audit, &record, err);
+        if (r < 0)
+                manager_warn(request->manager, "audit-write", "host", "the audit log cannot be written: %s", error_message(err, r));
+        else if (request->manager->audit_failed)
+                manager_unwarn(request->manager, "audit-write", "host");
+        request->manager->audit_failed = r < 0;
+        return r;
+}
+
+// Of a refused call only the name of its target and the sentence are kept: its parameters are unchecked.
+static int request_audit_end(Request *request, Error *err) {
+        const char *result = request->r < 0 ? error_code_info(request->err.code)->name : "ok";
+
+        if (!request->detail)
+                request->detail = json_object();
+        if (request->r < 0)
+                (void) json_object_set_new(request->detail, "error", json_string(error_message(&request->err, request->r)));
+        return request_audit(request, result, request->detail, err);
 }
 
 static void request_finish(Request *request) {
         Error audit_err = ERROR_NULL;
 
         if (request->method->flags & METHOD_MUTATES) {
-                const char *result = request->r < 0 ? error_code_info(request->err.code)->name : "ok";
-                if (request->r < 0 && request->detail)
-                        (void) json_object_set_new(request->detail, "error", json_string(error_message(&request->err, request->r)));
-                int r = request_audit(request, result, request->detail, &audit_err);
-                if (r < 0) {
-                        manager_warn(request->manager, "audit", "host", "the audit log cannot be written: %s", error_message(&audit_err, r));
-                        if (request->r >= 0) {
-                                error_wrap(&audit_err, "the change was made but the audit log cannot be written");
-                                request->r = r;
-                                error_move(&request->err, &audit_err);
-                        }
+                int r = request_audit_end(request, &audit_err);
+                if (r < 0 && request->r >= 0) {
+                        error_wrap(&audit_err, "the change was made but the audit log cannot be written");
+                        request->r = r;
+                        error_move(&request->err, &audit_err);
                 }
         }
         error_done(&audit_err);
@@ -152,6 +166,19 @@ static void request_closed(Call *call, void *userdata) {
                 request->closed(request);
 }
 
+// What writes below /etc/hostd must not meet a rollback that does so in a job.
+static bool changes_files(MethodId id) {
+        static const MethodId ids[] = {
+                METHOD_INSTANCE_CREATE, METHOD_INSTANCE_LAUNCH, METHOD_INSTANCE_DELETE, METHOD_INSTANCE_SET,    METHOD_INSTANCE_UNSET, METHOD_INSTANCE_LABEL,
+                METHOD_CONFIG_ROLLBACK, METHOD_CONFIG_APPLY,    METHOD_POLICY_SET,      METHOD_POLICY_DELETE, METHOD_HOST_CARVE,
+        };
+
+        for (size_t i = 0; i < ELEMENTS(ids); i++)
+                if (ids[i] == id)
+                        return true;
+        return false;
+}
+
 static int request_check(Request *request, Error *err) {
         if (request->peer.access < request->method->access)
                 return error_set(err, ERR_DENIED, "%s may not call %s: it needs %s access and this user has %s", request->peer.user,
@@ -161,7 +188,13 @@ static int request_check(Request *request, Error *err) {
                 return error_set(err, ERR_INVALID, "%s answers in several parts: call it with \"more\"", request->method->name);
         if (request->manager->stopping && (request->method->flags & METHOD_MUTATES))
                 return error_set(err, ERR_UNAVAILABLE, "hostd is shutting down");
-        return method_check(request->method, request->parameters, err);
+        if (request->manager->rolling_back && changes_files(request->id))
+                return error_set(err, ERR_BUSY, "a rollback of the configuration is under way; try again");
+        int r = method_check(request->method, request->parameters, err);
+        // Once the log has failed, nothing more is changed until a record of the intent can be written.
+        if (r >= 0 && (request->method->flags & METHOD_MUTATES) && request->manager->audit_failed)
+                r = request_audit(request, "started", NULL, err);
+        return r;
 }
 
 static const char *request_target_of(const json_t *parameters) {
@@ -191,6 +224,10 @@ void request_dispatch(Call *call, void *userdata) {
                 return;
         }
         request->manager = userdata;
+        request->next = request->manager->requests;
+        if (request->next)
+                request->next->previous = request;
+        request->manager->requests = request;
         request->call = call;
         request->id = id;
         request->method = method_get(id);
@@ -200,14 +237,43 @@ void request_dispatch(Call *call, void *userdata) {
         for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
                 request->fds[i] = -EBADF;
         call_set_closed(call, request_closed, request);
+        target = request_target_of(request->parameters);
+        request->target = target ? strdup(target) : NULL;
         r = request_check(request, &err);
+        if (target && !request->target)
+                r = error_set_errno(&err, ENOMEM, "cannot take the call");
         if (r < 0) {
                 (void) request_fail(request, r, &err);
         } else {
-                target = request_target_of(request->parameters);
-                request->target = target ? strdup(target) : NULL;
                 request->detail = request_describe(request->parameters);
                 request_handlers[id](request);
         }
         request_release(request);
+}
+
+void requests_detach(Manager *m) {
+        Request *request = m->requests;
+
+        while (request) {
+                if (!request->call) {
+                        request = request->next;
+                        continue;
+                }
+                request->call = NULL;
+                if (request->closed)
+                        request->closed(request); // may free this one and others
+                request = m->requests;
+        }
+}
+
+void requests_forget(Manager *m) {
+        while (m->requests) {
+                Request *request = m->requests;
+                _cleanup_error_ Error err = ERROR_NULL;
+                if ((request->method->flags & METHOD_MUTATES) && !request->command) {
+                        (void) request_fail(request, error_set(&err, ERR_CANCELLED, "hostd is shutting down"), &err);
+                        (void) request_audit_end(request, NULL);
+                }
+                request_free(request);
+        }
 }

@@ -10,6 +10,7 @@
 #include "core/manager.h"
 
 typedef struct Request {
+        struct Request *next, *previous; // of manager->requests
         Manager *manager;
         Call *call; // NULL once the caller went away
         const Method *method;
@@ -22,9 +23,7 @@ typedef struct Request {
         Error err;
         int r;
         unsigned holds;
-        // For methods that enter an instance.
-        Instance *instance;
-        struct Command *command;
+        struct Command *command; // for methods that enter an instance
         struct Building *building;
         struct DiffRun *diff;
         int verb;
@@ -35,6 +34,10 @@ typedef struct Request {
 typedef void (*RequestHandler)(Request *request);
 
 void request_dispatch(Call *call, void *manager); // the server's handler
+// When hostd ends: the calls are gone (also those that had no way to say so); then, last, what still waits for something that
+// will not come is recorded as cancelled and forgotten. Commands run on and are the next hostd's to record.
+void requests_detach(Manager *manager);
+void requests_forget(Manager *manager);
 Request *request_hold(Request *request);
 void request_release(Request *request);
 // Notes the first failure; moves `err` in. Returns r.
