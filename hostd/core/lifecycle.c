@@ -100,9 +100,6 @@ static int create_record(Manager *m, const CreateOptions *options, Instance **re
         Instance *instance;
         int r;
 
-        if (!template)
-                return error_set(err, ERR_NOT_FOUND, "there is no template \"%s\": build one with \"hostctl template build\" or see \"hostctl template list\"",
-                                 options->template);
         snprintf(record.name, sizeof(record.name), "%s", options->name);
         snprintf(record.template_digest, sizeof(record.template_digest), "%s", template->manifest->digest);
         r = store_instance_add(m->store, &record, err);
@@ -127,6 +124,9 @@ int lifecycle_create(Manager *m, const CreateOptions *options, Instance **ret, E
                 return error_set_errno(err, ENOMEM, "cannot create %s", options->name);
         if (instance_list_find(&m->instances, options->name))
                 return error_set(err, ERR_EXISTS, "instance \"%s\" exists already", options->name);
+        if (!template_find(m->templates, options->template))
+                return error_set(err, ERR_NOT_FOUND, "there is no template \"%s\": build one with \"hostctl template build\" or see \"hostctl template list\"",
+                                 options->template);
         r = lifecycle_admit(m, options->config, err);
         if (r < 0)
                 return r;
