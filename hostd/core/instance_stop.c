@@ -226,7 +226,6 @@ void instance_exited(Instance *instance) {
         instance_notify(instance, GOAL_GUEST, -EHOSTDOWN, &(Error) {.code = ERR_UNAVAILABLE, .message = (char *) "the instance stopped"});
         instance_notify(instance, GOAL_STOPPED, 0, NULL); // a deletion frees the object here: nothing of it may be used below
         manager_replan(m);
-        instance_notify(instance, GOAL_STOPPED, 0, NULL); // last: a deletion that waited has freed the instance by now
 }
 
 static int exit_seen(sd_event_source *source, int fd, uint32_t events, void *userdata) {
