@@ -167,8 +167,9 @@ static CommitExit run_commit(const ConfDir *dir, const Git *git, const char *mes
         if (r < 0)
                 return commit_failed(dir, r, COMMIT_ADD, &err);
         r = git_check(git, GIT_ARGUMENTS("commit", "--quiet", "--no-verify", "--cleanup=verbatim", "-m", message), NULL, &err);
-        // A commit without a difference fails, too; then there is nothing to do.
-        if (r == 0 || git_run(git, GIT_ARGUMENTS("diff", "--cached", "--quiet", "HEAD"), NULL, NULL) == 0)
+        // A commit without a difference fails, too; then there is nothing to do. One that was killed may have left locks behind
+        // whether it got that far or not.
+        if (r == 0 || (r != -EINTR && git_run(git, GIT_ARGUMENTS("diff", "--cached", "--quiet", "HEAD"), NULL, NULL) == 0))
                 return COMMIT_OK;
         return commit_failed(dir, r, COMMIT_COMMIT, &err);
 }

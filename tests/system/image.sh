@@ -3,7 +3,8 @@
 # Sourced by run. Everything a case may change lies on an overlay of its own; the image itself is only read.
 
 image_cache=${HOSTD_SYSTEM_CACHE:-/var/cache/hostd-system}
-image_mirror=${HOSTD_SYSTEM_MIRROR:-$mirror}
+# The machine's own mirror, from its apt configuration.
+image_mirror=${HOSTD_SYSTEM_MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep -v security | head -1)}
 image_format=2 # raise when the recipe below changes
 image_suite() { case $1 in 12) echo bookworm ;; 13) echo trixie ;; *) return 1 ;; esac; }
 image_packages() {
