@@ -137,7 +137,8 @@ static void child_file(const Request *request) {
 
         if (r == 0)
                 _exit(0);
-        // For whoever reads fd 2; the host makes its own sentence from the number.
+        // For whoever reads fd 2, if anybody does: hostd's file calls have no reader, and the number must still get through.
+        (void) signal(SIGPIPE, SIG_IGN);
         if (err.message)
                 (void) !write(STDERR_FILENO, err.message, strlen(err.message));
         child_fail(CHILD_STATUS_FD, GUEST_STAGE_FILE, r);
