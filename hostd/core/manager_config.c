@@ -68,10 +68,37 @@ static int commit_exited(sd_event_source *source, int fd, uint32_t events, void 
         return 0;
 }
 
+#define COMMIT_MESSAGE_MAX 1000
+
+// What all who share a commit did, so that no change is without its command; whoever is not the author is named.
+static char *commit_message(const CommitWaiter *first) {
+        char *text = strdup(first->message);
+
+        for (const CommitWaiter *w = first->next; text && w && strlen(text) < COMMIT_MESSAGE_MAX; w = w->next) {
+                bool same = strcmp(w->author, first->author) == 0;
+                char *longer;
+                int name = (int) strcspn(w->author, "<"), n;
+                n = same ? asprintf(&longer, "%s; %s", text, w->message)
+                         : asprintf(&longer, "%s; %s (%.*s)", text, w->message, name > 0 ? name - 1 : 0, w->author);
+                free(text);
+                text = n < 0 ? NULL : longer;
+        }
+        if (text && strlen(text) > COMMIT_MESSAGE_MAX) {
+                size_t end = COMMIT_MESSAGE_MAX;
+                while (end > 0 && ((unsigned char) text[end] & 0xc0) == 0x80) // not within a character
+                        end--;
+                text[end] = 0;
+        }
+        return text;
+}
+
 static int commit_spawn(Manager *m, const CommitWaiter *w, Error *err) {
+        _cleanup_free_ char *message = commit_message(w);
         int pidfd = -EBADF, r;
 
-        r = confdir_commit(m->confdir, w->author, w->message, &m->commit_pid, &pidfd, err);
+        if (!message)
+                return error_set_errno(err, ENOMEM, "cannot commit");
+        r = confdir_commit(m->confdir, w->author, message, &m->commit_pid, &pidfd, err);
         if (r < 0)
                 return r;
         r = sd_event_add_io(m->event, &m->commit, pidfd, EPOLLIN, commit_exited, m);
@@ -90,7 +117,7 @@ static void commit_start_next(Manager *m) {
 
         if (m->commit || !m->commit_waiters || m->stopping)
                 return;
-        // Whoever is here now has written its files already: one commit has them all. The first one names it.
+        // Whoever is here now has written its files already: one commit has them all. The first one is its author.
         for (CommitWaiter *w = m->commit_waiters; w; w = w->next)
                 w->running = true;
         r = commit_spawn(m, m->commit_waiters, &err);
