@@ -36,12 +36,29 @@ guest_make() {
         qemu-img create -q -f qcow2 -F raw -b "$image_dir/root.raw" "$guest_dir/root.qcow2" && guest_data_disk
 }
 
+# The panic of an emulated kernel ends in a boot loop: the console tells.
+guest_panicked() { grep -q 'Kernel panic' "$guest_dir/console.log" 2>/dev/null; }
+
+guest_answers() {
+        timeout 20 bash -c "$(declare -f guest_ssh); guest_dir=$guest_dir guest_port=$guest_port; guest_ssh true" 2>/dev/null
+}
+
+guest_wait() { # SECONDS
+        local end=$((SECONDS + $1))
+        while [ $SECONDS -lt $end ]; do
+                kill -0 "$guest_pid" 2>/dev/null && ! guest_panicked || return 1
+                guest_answers && return 0
+                sleep 1
+        done
+        return 1
+}
+
 # Boots what guest_make() made, and waits for ssh.
 guest_boot() {
         local begin=$SECONDS
         guest_accelerator
         guest_port=$((20000 + RANDOM % 10000))
-        setsid nice -n "${HOSTD_SYSTEM_NICE:-5}" qemu-system-x86_64 -M q35 -accel $guest_accel -cpu max -m "$guest_memory" -smp 2 -display none -no-reboot \
+        setsid nice -n "${HOSTD_SYSTEM_NICE:-5}" qemu-system-x86_64 -M q35 -accel $guest_accel -cpu max -m "$guest_memory" -smp 2 -display none \
                 -kernel "$image_dir/vmlinuz" -initrd "$image_dir/initrd" \
                 -drive file="$guest_dir/root.qcow2",if=virtio,format=qcow2,cache=unsafe \
                 -drive file="$guest_dir/data.raw",if=virtio,format=raw,cache=unsafe \
@@ -49,19 +66,22 @@ guest_boot() {
                 -serial file:"$guest_dir/console.log" -monitor none \
                 -append "root=/dev/vda rw console=ttyS0 quiet panic=1 systemd.show_status=false mitigations=off" >"$guest_dir/qemu.log" 2>&1 </dev/null &
         guest_pid=$!
-        while [ $((SECONDS - begin)) -lt 240 ]; do
-                kill -0 "$guest_pid" 2>/dev/null || return 1
-                if timeout 20 bash -c "$(declare -f guest_ssh); guest_dir=$guest_dir guest_port=$guest_port; guest_ssh true" 2>/dev/null; then
-                        guest_ssh "date -s @$(date +%s)" >/dev/null
-                        guest_boot_seconds=$((SECONDS - begin))
-                        return 0
-                fi
-                sleep 1
+        guest_wait 240 || return 1
+        guest_boot_seconds=$((SECONDS - begin))
+}
+
+# An orderly reboot from inside; back only when it is another boot.
+guest_reboot() {
+        local id
+        id=$(guest_ssh cat /proc/sys/kernel/random/boot_id) || return 1
+        guest_ssh systemctl reboot
+        for _ in $(seq 150); do
+                sleep 2
+                guest_wait 60 || return 1
+                [ "$(guest_ssh cat /proc/sys/kernel/random/boot_id)" = "$id" ] || return 0
         done
         return 1
 }
-
-guest_panicked() { grep -q 'Kernel panic' "$guest_dir/console.log" 2>/dev/null; }
 
 guest_stop() {
         if [ -n "$guest_pid" ] && kill -0 "$guest_pid" 2>/dev/null; then

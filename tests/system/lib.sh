@@ -2,6 +2,7 @@
 # What the cases share. They run as root in a guest, from the top of the tree, and end at the first thing that is not as it should be.
 set -eu
 export PATH=/usr/local/sbin:/usr/local/bin:$PATH LC_ALL=C.UTF-8
+set -E
 trap 'echo "FAILED at line $LINENO: $BASH_COMMAND"' ERR
 
 # until_true SECONDS COMMAND...
