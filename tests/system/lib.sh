@@ -17,3 +17,29 @@ until_true() {
                 sleep 0.5
         done
 }
+
+# hostd as quickstart sets it up, without what quickstart shows.
+hostd_up() {
+        bash -c '. <(grep -v "^main " quickstart); : >"$log"; build_hostd && make_accounts && make_storage && make_config && start_hostd && build_template' quickstart
+}
+
+# For errexit a plain "! command" is never a failure.
+refused() {
+        if "$@"; then
+                echo "was not refused: $*"
+                return 1
+        fi
+}
+
+unit_group() { echo "/sys/fs/cgroup/hostd.slice/hostd-instance@$1.service"; }
+
+# The limits of instances as the kernel has them.
+limits() { # NAME...
+        local name
+        for name in "$@"; do
+                (cd "$(unit_group "$name")/box" &&
+                        grep -H . memory.max memory.swap.max pids.max cpu.max cpu.weight io.max cpuset.cpus {payload,guest,commands}/pids.max)
+        done
+        # project, soft and hard limit
+        xfs_quota -x -c 'report -pN -b' -c 'report -pN -i' /var/lib/hostd | awk '{ print $1, $3, $4 }'
+}
