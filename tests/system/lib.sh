@@ -3,7 +3,7 @@
 set -eu
 export PATH=/usr/local/sbin:/usr/local/bin:$PATH LC_ALL=C.UTF-8
 set -E
-trap 'echo "FAILED at line $LINENO: $BASH_COMMAND"' ERR
+trap '[ $BASH_SUBSHELL -gt 0 ] || echo "FAILED at line $LINENO: $BASH_COMMAND"' ERR
 
 # until_true SECONDS COMMAND...
 until_true() {

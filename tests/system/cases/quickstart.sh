@@ -45,11 +45,12 @@ case ${1:-1} in
         hostctl exec agent1 -- cat /var/tmp/result.txt
         hostctl leaks
         ./quickstart --clean
-        [ -z "$(find /sys/fs/cgroup -path '*hostd*' -type d)" ]
+        [ -z "$(find /sys/fs/cgroup -name 'hostd*' -type d)" ]
         [ -z "$(ip -br link | grep -E '^(h[0-9]|hp|hq|ph)')" ]
         [ -z "$(nft list tables | grep hostd)" ]
         [ -z "$(grep -E '/run/hostd|erofs' /proc/self/mounts)" ]
         [ -z "$(ls -A /var/lib/hostd; ls -d /etc/hostd /run/hostd /usr/local/*/hostd* /usr/local/lib/systemd/system/hostd* /etc/apparmor.d/hostd* 2>/dev/null)" ]
+        [ -z "$(find /usr/local /etc /var/cache /var/log /run -xdev -name '*hostd*' -o -xdev -name '*hostctl*')" ]
         [ -z "$(losetup -a | grep hostd)" ]
         refused grep -q hostd-instance /sys/kernel/security/apparmor/profiles
         refused getent passwd hostd-build
