@@ -182,7 +182,12 @@ static bool limit_wanted(const InstanceConfig *config, LimitId id) {
         return id == LIMIT_CPU_PIN ? config->limits.cpu_pin != NULL : config->limits.value[id] != LIMIT_UNSET;
 }
 
-static int check_limits(Manager *m, const InstanceConfig *config, char *const *allowed, Error *err) {
+int doctor_check_limits(Manager *m, const InstanceConfig *config, Error *err) {
+        _cleanup_strv_ char **allowed = NULL;
+        int r = doctor_allowed(m, config, &allowed, err);
+
+        if (r < 0)
+                return r;
         for (LimitId id = 0; id < _LIMIT_MAX; id++) {
                 const LimitRow *row = limit_row(id);
                 const char *reason = NULL;
@@ -213,7 +218,7 @@ int doctor_check_start(Manager *m, const InstanceConfig *config, Error *err) {
                         return error_set(err, ERR_DEGRADED, "protection \"%s\" is missing (%s): %s, or name it in allow_degraded", protections[i].name,
                                          finding.detail, finding.fix);
         }
-        return check_limits(m, config, allowed, err);
+        return doctor_check_limits(m, config, err);
 }
 
 static int report_row(json_t *list, const char *name, const Finding *finding, bool allowed) {

@@ -11,6 +11,8 @@
 json_t *doctor_report(Manager *manager, unsigned *ret_bad);
 // ERR_DEGRADED naming the first protection that this instance needs and this host lacks.
 int doctor_check_start(Manager *manager, const InstanceConfig *config, Error *err);
+// The part of it that a running instance's new limits must pass.
+int doctor_check_limits(Manager *manager, const InstanceConfig *config, Error *err);
 // The host's and the instance's allow_degraded together.
 int doctor_allowed(Manager *manager, const InstanceConfig *config, char ***ret, Error *err);
 // Name of the loaded AppArmor profile for instances, NULL where the kernel has none or it is not loaded.

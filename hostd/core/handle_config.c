@@ -48,7 +48,7 @@ static int try_live(Instance *instance, InstanceConfig *fresh, bool force, Error
 
         if (!instance_is_active(instance))
                 return 0;
-        r = doctor_check_start(instance->manager, fresh, err);
+        r = doctor_check_limits(instance->manager, fresh, err);
         if (r < 0)
                 return r;
         instance->config = fresh;

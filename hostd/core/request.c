@@ -193,7 +193,8 @@ static int request_check(Request *request, Error *err) {
         int r = method_check(request->method, request->parameters, err);
         // Once the log has failed, nothing more is changed until a record of the intent can be written.
         if (r >= 0 && (request->method->flags & METHOD_MUTATES) && request->manager->audit_failed)
-                r = request_audit(request, "started", NULL, err);
+                if ((r = request_audit(request, "started", NULL, err)) < 0)
+                        (void) error_wrap(err, "nothing was changed, because it cannot be recorded");
         return r;
 }
 

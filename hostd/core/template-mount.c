@@ -83,7 +83,7 @@ int template_mount(TemplateRegistry *r, const char *digest, char **ret_path, Err
         int k;
 
         if (!t)
-                return error_set(err, ERR_NOT_FOUND, "there is no such template");
+                return error_set(err, ERR_NOT_FOUND, "the image %.12s is not here (any more)", digest);
         path = mount_path(r, digest);
         if (!path)
                 return error_set_errno(err, ENOMEM, "template");

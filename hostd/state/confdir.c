@@ -110,7 +110,9 @@ static int prepare_repository(ConfDir *dir, Error *err) {
                 r = git_check(&git, GIT_ARGUMENTS("init", "--quiet", "--initial-branch=main", "--template="), NULL, err);
         if (r < 0)
                 return r;
-        if (fchmodat(dir->fd, ".git", 0700, 0) < 0)
+        // Only if it differs: hostd must come up on a read-only /etc as well.
+        if (fstatat(dir->fd, ".git", &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            ((st.st_mode & 07777) != 0700 && fchmodat(dir->fd, ".git", 0700, 0) < 0))
                 return error_set_errno(err, errno, "cannot set the mode of .git");
         if (mkdirat(dir->fd, ".git/info", 0700) < 0 && errno != EEXIST)
                 return error_set_errno(err, errno, "cannot make .git/info");
