@@ -185,15 +185,19 @@ static void enter_ready(void *userdata, int r, Error *wait_err) {
         }
         how.flags |= request_bool(request, "tty") ? GUEST_FLAG_TTY : 0;
         how.flags |= request_bool(request, "recursive") ? GUEST_FLAG_RECURSIVE : 0;
-        r = request_audit(request, "started", request->detail, &err);
-        if (r >= 0) {
-                request->closed = command_client_gone;
-                r = enter(request, instance, &how, &err);
-        }
+        r = enter(request, instance, &how, &err);
         if (r < 0) {
                 request_done(request, r, &err);
                 return;
         }
+        // The helper forks while the record goes to disk; what it forked runs only when a later turn of the loop has let it go.
+        r = request_audit(request, "started", request->detail, &err);
+        if (r < 0) {
+                command_detach(TAKE_PTR(request->command));
+                request_done(request, r, &err);
+                return;
+        }
+        request->closed = command_client_gone;
         if (request->method->flags & METHOD_MORE)
                 call_reply_continues(request->call, json_pack("{s:s}", "id", command_id(request->command)));
 }
