@@ -20,7 +20,9 @@ int root_open(int root, const char *path, int flags) {
 
         if (flags & O_CREAT)
                 how.mode = 0600;
-        fd = (int) syscall(SYS_openat2, root, path, &how, sizeof(how));
+        do // EAGAIN: a rename or mount anywhere on the host happened meanwhile and the kernel could not be sure of a ".."
+                fd = (int) syscall(SYS_openat2, root, path, &how, sizeof(how));
+        while (fd < 0 && errno == EAGAIN);
         return fd < 0 ? -errno : fd;
 }
 

@@ -35,8 +35,11 @@ static const struct {
 
 static int open_beneath(int dir, const char *path, uint64_t flags, uint64_t resolve) {
         struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = resolve | RESOLVE_NO_MAGICLINKS};
-        int fd = (int) syscall(SYS_openat2, dir, path, &how, sizeof(how));
+        int fd;
 
+        do // EAGAIN: a rename or mount anywhere on the host happened meanwhile and the kernel could not be sure of a ".."
+                fd = (int) syscall(SYS_openat2, dir, path, &how, sizeof(how));
+        while (fd < 0 && errno == EAGAIN);
         return fd < 0 ? -errno : fd;
 }
 
