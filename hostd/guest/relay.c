@@ -216,6 +216,19 @@ static void relay_run(Relay *relay) {
         _exit(0);
 }
 
+// The end of input may have been signalled while this process was still in the relay's group, which got it too. A signal to a group that
+// comes during fork(2) loses its origin on the way into the child; one that the relay passes on has a sender.
+static void relay_forget_end(void) {
+        const struct timespec now = {0};
+        siginfo_t info;
+        sigset_t quit;
+
+        sigemptyset(&quit);
+        sigaddset(&quit, SIGQUIT);
+        if (sigtimedwait(&quit, &info, &now) == SIGQUIT && info.si_code <= 0 && info.si_pid != 0)
+                (void) raise(SIGQUIT); // meant for the command
+}
+
 static int relay_enter(const Relay *relay) {
         sigset_t none;
 
@@ -223,6 +236,7 @@ static int relay_enter(const Relay *relay) {
         // Where no cgroup is killed, that of a login, the death of the relay must be the end of both.
         if (setsid() < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
                 return -errno;
+        relay_forget_end();
         for (int i = 0; i < 3; i++)
                 if (dup2(relay->slave, i) < 0)
                         return -errno;

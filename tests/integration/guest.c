@@ -205,7 +205,7 @@ static pid_t instance_start(const char *helper, int *ret_channel) {
 
 // ---- running one command
 
-static sd_event *event;
+sd_event *event;
 CommandManager *manager;
 GuestChannel *channel;
 
@@ -600,6 +600,8 @@ static void test_reconnect(int fd) {
         loop_for(300 * USEC_PER_MSEC);
         for (int i = 0; i < 50 && guest_channel_ignored(channel) < 3; i++)
                 loop_for(100 * USEC_PER_MSEC);
+        if (guest_channel_ignored(channel) != 3)
+                fprintf(stderr, "%llu ignored\n", (unsigned long long) guest_channel_ignored(channel));
         CHECK(guest_channel_ignored(channel) == 3); // LIVE and EXITED of the fourth, EXITED of the third
         for (size_t i = 0; i < ELEMENTS(scripts); i++) {
                 free(lines[i]);

@@ -19,6 +19,7 @@ typedef struct Run {
 #define SHELL(text) ((char *[]) {"sh", "-c", (char *) (text), NULL})
 #define CHECK(condition) check_at(__LINE__, condition, #condition)
 
+extern sd_event *event;
 extern CommandManager *manager;
 extern GuestChannel *channel;
 extern int box_dir; // the cgroup with one directory for each command

@@ -143,6 +143,17 @@ void test_terminal(void) {
         CHECK(term_shows(&t, "part"));
         CHECK(ioctl(t.master, TIOCSIG, SIGQUIT) == 0);
         term_finish(&t, 0, "early\r\npartearly\r\npart");
+        // The end comes whenever: also while the command is about to leave the relay's process group.
+        for (int i = 0; i < 100; i++) {
+                struct termios modes = {0};
+                term_start(&t, "cat", "x\n");
+                while (!(modes.c_lflag & EXTPROC) && !t.run.done) {
+                        (void) tcgetattr(t.master, &modes);
+                        (void) sd_event_run(event, 0);
+                }
+                CHECK(ioctl(t.master, TIOCSIG, SIGQUIT) == 0);
+                term_finish(&t, 0, "x\r\nx\r\n");
+        }
         term_start(&t, "stty -icanon; echo raw; head -c 3 >/dev/null; sleep 0.3; stty icanon; cat", "");
         CHECK(term_shows(&t, "raw"));
         CHECK(io_write_all(t.master, "abc", 3) == 0 && ioctl(t.master, TIOCSIG, SIGQUIT) == 0);
