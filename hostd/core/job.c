@@ -83,7 +83,7 @@ static void job_finish(Job *job) {
                 else
                         r = error_set(&err, code < 0 ? ERR_INTERNAL : code, "%s", message);
         }
-        job->done(job->userdata, r, result, &err);
+        job->done(job->userdata, r, json_is_null(result) ? NULL : result, &err);
         json_decref(reply);
 }
 
