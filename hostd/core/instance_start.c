@@ -62,6 +62,18 @@ int instance_apply_network(Instance *instance, Error *err) {
         return r;
 }
 
+// The overlay writes into its work directory when it is mounted. Until the instance runs, a full disk has room for that, or what
+// filled it could never be entered again to remove it.
+#define DISK_START_ROOM (8ULL << 20)
+
+static uint64_t disk_bytes(const Instance *instance, const Limits *limits) {
+        bool runs = instance->state == INSTANCE_RUNNING || instance->state == INSTANCE_STOPPING;
+
+        if (!instance->manager->disk.bytes)
+                return UINT64_MAX;
+        return limits->value[LIMIT_DISK] + (runs ? 0 : DISK_START_ROOM);
+}
+
 int instance_apply_limits(Instance *instance, bool force, Error *err) {
         _cleanup_free_ char *path = instance_disk_path(instance);
         _cleanup_strv_ char **allowed = NULL;
@@ -82,7 +94,7 @@ int instance_apply_limits(Instance *instance, bool force, Error *err) {
                 if (r < 0)
                         return r;
         }
-        r = disk_set(&m->disk, path, instance->record.slot, m->disk.bytes ? limits->value[LIMIT_DISK] : UINT64_MAX,
+        r = disk_set(&m->disk, path, instance->record.slot, disk_bytes(instance, limits),
                      m->disk.inodes ? limits->value[LIMIT_INODES] : UINT64_MAX, err);
         if (r >= 0)
                 instance->applied_limits = instance->wanted_limits;
