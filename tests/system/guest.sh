@@ -19,12 +19,11 @@ guest_accelerator() {
         return 0
 }
 
-# The disk for /var/lib/hostd, with the template in it if there is one: building it needs the network and, emulated, half an hour.
+# The disk for /var/lib/hostd, with the template in it.
 guest_data_disk() {
         truncate -s 20G "$guest_dir/data.raw" && mkfs.xfs -q "$guest_dir/data.raw" || return 1
-        [ -n "$(ls "$template_cache"/*.erofs 2>/dev/null)" ] || return 0
         mkdir "$guest_dir/mnt" && mount -o loop "$guest_dir/data.raw" "$guest_dir/mnt" || return 1
-        mkdir -m 0700 "$guest_dir/mnt/templates" && cp -a "$template_cache"/*.erofs "$template_cache"/*.json "$guest_dir/mnt/templates/"
+        mkdir -m 0700 "$guest_dir/mnt/templates" && cp -a "$template_dir"/* "$guest_dir/mnt/templates/"
         local status=$?
         umount "$guest_dir/mnt" && rmdir "$guest_dir/mnt"
         return $status
