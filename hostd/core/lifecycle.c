@@ -12,18 +12,6 @@ static Promise promise_of(const InstanceConfig *config) {
         return (Promise) {config->name, config->limits.value[LIMIT_MEMORY], config->limits.value[LIMIT_DISK]};
 }
 
-int lifecycle_admit(Manager *m, const InstanceConfig *config, Error *err) {
-        Promise asked = promise_of(config);
-        _cleanup_free_ Promise *promised = NULL;
-        Capacity capacity = manager_capacity(m);
-        size_t n;
-
-        promised = manager_promises(m, config->name, &n);
-        if (!promised)
-                return error_set_errno(err, ENOMEM, "cannot check the admission");
-        return admission_check(&capacity, promised, n, &asked, err);
-}
-
 // What was promised stays promised: a host that shrank refuses what is new, never the rest of a change, such as a policy that
 // forbids more.
 static bool asks_for_more(const Manager *m, const InstanceConfig *config) {
@@ -31,6 +19,21 @@ static bool asks_for_more(const Manager *m, const InstanceConfig *config) {
         Promise new = promise_of(config), old = before ? promise_of(before) : (Promise) {0};
 
         return !before || new.memory_bytes > old.memory_bytes || new.disk_bytes > old.disk_bytes;
+}
+
+int lifecycle_admit(Manager *m, const InstanceConfig *config, Error *err) {
+        Promise asked = promise_of(config);
+        _cleanup_free_ Promise *promised = NULL;
+        Capacity capacity;
+        size_t n;
+
+        if (!asks_for_more(m, config))
+                return 0;
+        capacity = manager_capacity(m);
+        promised = manager_promises(m, config->name, &n);
+        if (!promised)
+                return error_set_errno(err, ENOMEM, "cannot check the admission");
+        return admission_check(&capacity, promised, n, &asked, err);
 }
 
 int lifecycle_check_set(Manager *m, const Desired *desired, Error *err) {
@@ -236,9 +239,22 @@ int lifecycle_delete(Instance *instance, InstanceDone done, void *userdata, Erro
         return 0;
 }
 
+// Hundreds of new files would hold up the loop for seconds: what is left over comes with the next plan.
+#define CREATE_PORTION (500 * USEC_PER_MSEC)
+
 void lifecycle_create_missing(Manager *m) {
-        for (size_t i = 0; i < m->desired->n_instances; i++) {
+        usec_t end = clock_monotonic() + CREATE_PORTION;
+        uint64_t revision = m->revision;
+        size_t i = m->create_revision == revision ? m->create_next : 0;
+
+        m->create_revision = revision;
+        for (; i < m->desired->n_instances; i++) {
                 InstanceConfig *config = m->desired->instances[i];
+                if (clock_monotonic() >= end) {
+                        m->create_next = i;
+                        manager_replan(m);
+                        return;
+                }
                 _cleanup_error_ Error err = ERROR_NULL;
                 CreateOptions options = {config->name, config->template, NULL, config};
                 Instance *instance;
@@ -254,6 +270,7 @@ void lifecycle_create_missing(Manager *m) {
                 instance->record.wanted = config->boot != BOOT_OFF;
                 (void) store_instance_update(m->store, &instance->record, NULL);
         }
+        m->create_next = m->desired->n_instances;
 }
 
 int lifecycle_load(Manager *m, Error *err) {

@@ -60,6 +60,8 @@ static int replan_now(sd_event_source *source, void *userdata) {
         Manager *m = userdata;
 
         m->replan = sd_event_source_disable_unref(m->replan);
+        if (m->create_next < m->desired->n_instances)
+                lifecycle_create_missing(m);
         reconcile_run(m);
         return 0;
 }
@@ -247,6 +249,14 @@ static int open_kernel(Manager *m, Error *err) {
         return 0;
 }
 
+// The run directory is made before anything else of a start. Without one nothing is there to be cleaned, and what an interrupted
+// cleaning left is the sweep's.
+static bool was_started(const Instance *instance) {
+        _cleanup_free_ char *run_dir = instance_run_dir(instance);
+
+        return !run_dir || access(run_dir, F_OK) == 0;
+}
+
 static void adopt_all(Manager *m) {
         for (Instance *i = m->instances.first; i; i = i->next) {
                 _cleanup_error_ Error err = ERROR_NULL, later = ERROR_NULL;
@@ -258,7 +268,7 @@ static void adopt_all(Manager *m) {
                 }
                 if (r != -ENOENT)
                         manager_warn(m, "adopt", i->record.name, "%s", error_message(&err, r));
-                if (instance_clean(i, &later) < 0)
+                if (was_started(i) && instance_clean(i, &later) < 0)
                         manager_warn(m, "clean", i->record.name, "%s", error_message(&later, -EIO));
         }
 }

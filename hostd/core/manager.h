@@ -54,6 +54,8 @@ typedef struct Manager {
         bool audit_failed;        // the last record could not be written
         unsigned purging;         // jobs that empty the trash
         unsigned ticks;
+        uint64_t create_revision; // of the configuration whose missing instances are being made,
+        size_t create_next;       // and where that goes on
         char *config_error; // why the files on disk are not in force, NULL when they are
         uint64_t revision; // counts accepted configurations
 } Manager;
