@@ -79,7 +79,7 @@ static int edit_commit(Request *request, Edit *edit, Error *err) {
         for (char **policy = fresh->policies; policy && *policy; policy++)
                 if (!desired_find_policy(m->desired, *policy))
                         return error_set(err, ERR_NOT_FOUND, "there is no policy \"%s\": create it with \"hostctl policy set\"", *policy);
-        r = lifecycle_admit(m, fresh, err);
+        r = lifecycle_admit_change(m, fresh, err);
         if (r < 0)
                 return r;
         r = try_live(instance, fresh, request_bool(request, "force"), err);

@@ -24,16 +24,18 @@ static bool asks_for_more(const Manager *m, const InstanceConfig *config) {
 int lifecycle_admit(Manager *m, const InstanceConfig *config, Error *err) {
         Promise asked = promise_of(config);
         _cleanup_free_ Promise *promised = NULL;
-        Capacity capacity;
+        Capacity capacity = manager_capacity(m);
         size_t n;
 
-        if (!asks_for_more(m, config))
-                return 0;
-        capacity = manager_capacity(m);
+
         promised = manager_promises(m, config->name, &n);
         if (!promised)
                 return error_set_errno(err, ENOMEM, "cannot check the admission");
         return admission_check(&capacity, promised, n, &asked, err);
+}
+
+int lifecycle_admit_change(Manager *m, const InstanceConfig *config, Error *err) {
+        return asks_for_more(m, config) ? lifecycle_admit(m, config, err) : 0;
 }
 
 int lifecycle_check_set(Manager *m, const Desired *desired, Error *err) {

@@ -20,6 +20,7 @@ int lifecycle_delete(Instance *instance, InstanceDone done, void *userdata, Erro
 // Admission and cross-checks of a whole set before it comes into force.
 int lifecycle_check_set(Manager *manager, const Desired *desired, Error *err);
 int lifecycle_admit(Manager *manager, const InstanceConfig *config, Error *err);
+int lifecycle_admit_change(Manager *manager, const InstanceConfig *config, Error *err); // of an instance that exists
 // Files that a person wrote: makes the instances they describe. Failures become warnings.
 void lifecycle_create_missing(Manager *manager);
 // At start: records without files and storage are what a killed creation left.
