@@ -49,13 +49,15 @@ static Job *job_free(Job *job) {
 }
 DEFINE_CLEANUP(Job, job_free)
 
-static void job_child(const JobSpec *spec, int fd) {
+static void job_child(const JobSpec *spec, int fd, pid_t parent) {
         _cleanup_error_ Error err = ERROR_NULL;
         _cleanup_free_ char *text = NULL;
         json_t *result = NULL, *reply;
         int r;
 
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) // it died before it could be watched
+                _exit(1);
         r = spec->work(spec->input, &result, &err);
         reply = r < 0 ? json_pack("{s:i, s:s, s:s?, s:s}", "r", r, "message", error_message(&err, r), "field", err.field, "code",
                                   error_code_info(err.code ? err.code : error_code_from_errno(r))->name)
@@ -141,9 +143,10 @@ int job_start(sd_event *event, const JobSpec *spec, Error *err) {
         if (pipe2(p, O_CLOEXEC) < 0)
                 return error_set_errno(err, errno, "cannot start a job");
         job->fd = p[0];
+        pid_t parent = getpid();
         job->pid = fork();
         if (job->pid == 0)
-                job_child(spec, p[1]);
+                job_child(spec, p[1], parent);
         r = job->pid < 0 ? -errno : 0;
         (void) close_fd(p[1]);
         if (r < 0) {

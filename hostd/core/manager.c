@@ -170,6 +170,19 @@ static int on_signal(sd_event_source *source, const struct signalfd_siginfo *si,
         return sd_event_exit(m->event, 0);
 }
 
+#define LOCK_TRIES 100
+#define LOCK_PAUSE_USEC 100000
+
+// A helper process of a hostd that was killed dies with it, but holds the lock until the kernel lets it out of what it was doing.
+static int take_lock(int fd) {
+        for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+                if (errno != EWOULDBLOCK || i == LOCK_TRIES)
+                        return -errno;
+                (void) usleep(LOCK_PAUSE_USEC);
+        }
+        return 0;
+}
+
 static int open_directories(Manager *m, Error *err) {
         _cleanup_free_ char *run_instances = NULL, *lock = NULL;
         int fd, r;
@@ -189,7 +202,7 @@ static int open_directories(Manager *m, Error *err) {
                 return error_set_errno(err, r, "cannot make %s and %s", m->paths.run, m->paths.state);
         // Held until the process ends: two daemons on one state would undo each other's work.
         fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        if (fd < 0 || take_lock(fd) < 0)
                 return error_set(err, ERR_BUSY, "another hostd runs with %s", m->paths.run);
         m->state_fd = open(m->paths.state, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (m->state_fd < 0)
