@@ -78,6 +78,9 @@ static void probe_state_dir(Manager *m, Finding *f) {
 }
 
 static void probe_disk(Manager *m, Finding *f) {
+        // What was too full to be tried when hostd started may have room by now.
+        if (!m->disk.bytes)
+                (void) disk_host_probe(m->state_fd, &m->disk, NULL);
         if (m->disk.bytes)
                 FOUND(f, PROTECTION_ENFORCED, "", "disk limits are kept by the file system");
         else
