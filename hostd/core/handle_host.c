@@ -197,13 +197,52 @@ static int query_each(const json_t *record, void *userdata) {
         return json_array_append(userdata, (json_t *) record);
 }
 
+// What one message may hold, with room for the rest of it; see wire/frame.h and the server's limits.
+#define ANSWER_VALUES 60000
+#define ANSWER_BYTES (3u << 20)
+
+static size_t count_values(const json_t *value) {
+        size_t n = 1, index;
+        const char *key;
+        json_t *child;
+
+        json_object_foreach((json_t *) value, key, child)
+                n += 1 + count_values(child);
+        json_array_foreach((json_t *) value, index, child)
+                n += count_values(child);
+        return n;
+}
+
+// The newest records that fit into an answer; `ret_cut` says whether older ones had to go.
+static json_t *newest_that_fit(const json_t *all, bool *ret_cut) {
+        size_t n = json_array_size(all), from = n, values = 0, bytes = 0;
+        json_t *list = json_array();
+
+        while (from > 0) {
+                const json_t *record = json_array_get(all, from - 1);
+                values += count_values(record);
+                bytes += json_dumpb(record, NULL, 0, JSON_COMPACT) + 1;
+                if (values > ANSWER_VALUES || bytes > ANSWER_BYTES)
+                        break;
+                from--;
+        }
+        *ret_cut = from > 0;
+        for (; from < n; from++)
+                (void) json_array_append(list, json_array_get(all, from));
+        return list;
+}
+
 static int query_work(void *userdata, json_t **ret, Error *err) {
         AuditInput *input = userdata;
-        json_t *list = json_array();
-        int r = audit_query(input->directory, &input->query, query_each, list, err);
+        json_t *all = json_array();
+        bool cut = false;
+        int r = audit_query(input->directory, &input->query, query_each, all, err);
 
-        if (r >= 0)
-                *ret = json_pack("{s:o}", "records", list);
+        if (r >= 0) {
+                json_t *list = newest_that_fit(all, &cut);
+                *ret = json_pack("{s:o, s:b}", "records", list, "truncated", cut);
+        }
+        json_decref(all);
         return r;
 }
 

@@ -47,10 +47,14 @@ static void instance_runs(Instance *instance) {
                 // liblxc has made the payload's group by now: its share of the limits can be written.
                 if (instance_apply_limits(instance, true, &err) < 0)
                         manager_warn(m, "limits", instance->record.name, "%s", error_message(&err, -EIO));
+                else
+                        manager_unwarn(m, "limits", instance->record.name);
                 error_done(&err);
                 instance->record.started = clock_realtime();
                 if (store_instance_update(m->store, &instance->record, &err) < 0)
                         manager_warn(m, "store", instance->record.name, "%s", error_message(&err, -EIO));
+                else
+                        manager_unwarn(m, "store", instance->record.name);
                 instance->reported = false;
                 manager_unwarn(m, "instance-failed", instance->record.name);
                 log_event(LOG_INFO, LOG_ID_INSTANCE_STARTED, instance->record.name, "started in %llu ms",

@@ -134,7 +134,7 @@ int instance_pause(Instance *instance, bool paused, Error *err) {
         if (instance->state != INSTANCE_RUNNING || !instance->box)
                 return error_set(err, ERR_BUSY, "%s is %s: only a running instance can be paused", instance->record.name,
                                  instance_state_to_string(instance->state));
-        r = cgroup_box_freeze(instance->box, paused, 5 * USEC_PER_SEC, err);
+        r = cgroup_box_freeze(instance->box, paused, 2 * USEC_PER_SEC, err);
         if (r < 0)
                 return r;
         if (instance->paused != paused) {

@@ -55,8 +55,8 @@ static void job_child(const JobSpec *spec, int fd, pid_t parent) {
         json_t *result = NULL, *reply;
         int r;
 
-        (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) // it died before it could be watched
+        // It holds hostd's lock and sockets: none may outlive hostd.
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
                 _exit(1);
         r = spec->work(spec->input, &result, &err);
         reply = r < 0 ? json_pack("{s:i, s:s, s:s?, s:s}", "r", r, "message", error_message(&err, r), "field", err.field, "code",

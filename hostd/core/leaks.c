@@ -129,6 +129,7 @@ int leaks_sweep(Manager *m, Error *err) {
 
         if (!list)
                 return -EIO;
+        manager_unwarn(m, "leak", "host"); // said again of what is still there
         json_array_foreach(list, index, leak)
                 sweep_one(m, json_string_value(json_object_get(leak, "kind")), json_string_value(json_object_get(leak, "object")));
         n = (int) json_array_size(list);

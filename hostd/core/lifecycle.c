@@ -290,8 +290,10 @@ int lifecycle_load(Manager *m, Error *err) {
                 if (!path)
                         return error_set_errno(err, ENOMEM, "cannot load instances");
                 bool stored = fstatat(m->state_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
-                if (stored)
+                if (stored) {
                         instance_disk_repair(instance);
+                        manager_unwarn(m, "storage", records[i].name);
+                }
                 if (config && stored)
                         continue;
                 if (!config && !stored) {

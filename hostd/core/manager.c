@@ -274,6 +274,8 @@ static void adopt_all(Manager *m) {
         for (Instance *i = m->instances.first; i; i = i->next) {
                 _cleanup_error_ Error err = ERROR_NULL, later = ERROR_NULL;
                 int r = instance_adopt(i, &err);
+                manager_unwarn(m, "adopt", i->record.name);
+                manager_unwarn(m, "network", i->record.name);
                 if (r >= 0) {
                         if (i->config && instance_apply_network(i, &later) < 0)
                                 manager_warn(m, "network", i->record.name, "%s", error_message(&later, -EIO));

@@ -232,6 +232,7 @@ Connection *connection_free(Connection *c) {
                 c->next->previous = c->previous;
         sd_event_source_disable_unref(c->io);
         sd_event_source_disable_unref(c->turn);
+        (void) shutdown(c->fd, SHUT_RDWR); // a helper process that was forked meanwhile has the descriptor, too
         (void) close_fd(c->fd);
         frame_reader_done(&c->reader);
         free(c->out);
