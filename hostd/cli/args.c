@@ -129,6 +129,7 @@ static int read_pair(const Param *p, const char *word, json_t **value, Error *er
         const char *equals = strchr(word, '=');
         _cleanup_free_ char *key = equals ? strndup(word, (size_t) (equals - word)) : NULL;
         json_t *text = NULL;
+        char field[256];
         int r;
 
         if (!equals)
@@ -136,9 +137,11 @@ static int read_pair(const Param *p, const char *word, json_t **value, Error *er
         r = valid_check(p->valid == VALID_ARGUMENT ? VALID_ENV_NAME : VALID_LABEL_KEY, p->name, key, err);
         if (r < 0)
                 return r;
-        r = read_text(p, equals + 1, &text, err);
+        snprintf(field, sizeof(field), "%s.%s", p->name, key);
+        r = valid_check(p->valid, field, equals + 1, err);
         if (r < 0)
                 return r;
+        text = json_string(equals + 1);
         if (!*value)
                 *value = json_object();
         return json_object_set_new(*value, key, text) < 0 ? -ENOMEM : 0;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Handlers, commands and files: only pipes and ptys that the caller made enter a guest, and only by this way.
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/sysmacros.h>
 
 #include "base/log.h"
@@ -17,12 +19,13 @@
 
 // A descriptor of anything else would carry the caller's terminal, a directory or a file of the host into the guest.
 static bool fd_may_enter(int fd) {
+        struct statfs fs;
         struct stat st;
 
         if (fstat(fd, &st) < 0)
                 return false;
-        if (S_ISFIFO(st.st_mode))
-                return true;
+        if (S_ISFIFO(st.st_mode)) // a pipe; a named one lies in a file system of the host's, with a path and an owner
+                return fstatfs(fd, &fs) == 0 && fs.f_type == PIPEFS_MAGIC;
         return S_ISCHR(st.st_mode) && major(st.st_rdev) >= PTS_MAJOR_FIRST && major(st.st_rdev) <= PTS_MAJOR_LAST;
 }
 

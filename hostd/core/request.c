@@ -190,6 +190,11 @@ static int request_check(Request *request, Error *err) {
                 return error_set(err, ERR_UNAVAILABLE, "hostd is shutting down");
         if (request->manager->rolling_back && changes_files(request->id))
                 return error_set(err, ERR_BUSY, "a rollback of the configuration is under way; try again");
+        int stray = request->method->n_fds == 0 ? call_take_fd(request->call, 0) : -EBADF;
+        if (stray >= 0) {
+                (void) close(stray);
+                return error_set(err, ERR_INVALID, "%s takes no descriptors", request->method->name);
+        }
         int r = method_check(request->method, request->parameters, err);
         // Once the log has failed, nothing more is changed until a record of the intent can be written.
         if (r >= 0 && (request->method->flags & METHOD_MUTATES) && request->manager->audit_failed)
