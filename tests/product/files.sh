@@ -76,7 +76,7 @@ for p in relative /etc/../etc/passwd /a//b "" '/a/./b' "$(printf '/a\nb')" "$(pr
 done
 
 # --- what the guest's names and links may do to us
-ex pt-a -- sh -c 'mkdir -p /tmp/evil/d; ln -s /work/pwned /tmp/evil/abs; ln -s ../../../../../../tmp/pt-pwned /tmp/evil/rel; ln -s / /tmp/evil/root; echo x >"/tmp/evil/..x"; mkdir "/tmp/evil/..."'
+ex pt-a -- sh -c 'mkdir -p /tmp/evil/d; ln -s /var/tmp/pt-pwned /tmp/evil/abs; ln -s ../../../../../../tmp/pt-pwned /tmp/evil/rel; ln -s / /tmp/evil/root; echo x >"/tmp/evil/..x"; mkdir "/tmp/evil/..."'
 check "a tree of bad links is pulled as links" sh -c 'mkdir ev && hostctl file pull -r pt-a:/tmp/evil ev/ >/dev/null && [ -L ev/evil/root ] && [ -L ev/evil/abs ] && [ ! -e /tmp/pt-pwned ]'
 mkdir dst
 ln -s "$t/outside" dst/evil
