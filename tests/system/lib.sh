@@ -43,3 +43,26 @@ limits() { # NAME...
         # project, soft and hard limit
         xfs_quota -x -c 'report -pN -b' -c 'report -pN -i' /var/lib/hostd | awk '{ print $1, $3, $4 }'
 }
+
+bites() { echo "bites: $*"; }
+
+# For the instances a and b, both with disk=300MiB and inodes=10000.
+# One budget for the root file system and for the home, which is a mount of its own.
+disk() {
+        refused hostctl exec --user agent a -- dd if=/dev/zero of=/var/tmp/full bs=1M count=400
+        refused hostctl exec --user agent a -- dd if=/dev/zero of=/home/agent/full bs=1M count=100
+        [ "$(hostctl exec --user agent a -- df -m --output=size / | tail -n 1 | tr -d ' ')" -le 300 ]
+        hostctl exec --user agent b -- dd if=/dev/zero of=/var/tmp/fits bs=1M count=50
+        hostctl exec --user agent a -- rm -f /var/tmp/full /home/agent/full
+        hostctl exec --user agent a -- dd if=/dev/zero of=/var/tmp/fits bs=1M count=50
+        bites disk
+}
+
+inodes() {
+        refused hostctl exec --user agent a -- python3 -c 'import os
+os.mkdir("/home/agent/many")
+for i in range(20000): open("/home/agent/many/%d" % i, "w").close()'
+        hostctl exec --user agent a -- rm -r /home/agent/many
+        hostctl exec --user agent a -- touch /home/agent/one
+        bites inodes
+}

@@ -2,7 +2,6 @@
 # Each limit bites, on control groups v2 and on xfs with project quotas, and stays what it is through everything systemd and hostd do.
 # LIMIT: 900
 . tests/system/lib.sh
-bites() { echo "bites: $*"; }
 
 memory() {
         local status=0
@@ -53,26 +52,6 @@ io() {
         hostctl exec --user agent a -- rm /var/tmp/io
         hostctl set a io_write=max
         bites io
-}
-
-# One budget for the root file system and for the home, which is a mount of its own.
-disk() {
-        refused hostctl exec --user agent a -- dd if=/dev/zero of=/var/tmp/full bs=1M count=400
-        refused hostctl exec --user agent a -- dd if=/dev/zero of=/home/agent/full bs=1M count=100
-        [ "$(hostctl exec --user agent a -- df -m --output=size / | tail -n 1 | tr -d ' ')" -le 300 ]
-        hostctl exec --user agent b -- dd if=/dev/zero of=/var/tmp/fits bs=1M count=50
-        hostctl exec --user agent a -- rm -f /var/tmp/full /home/agent/full
-        hostctl exec --user agent a -- dd if=/dev/zero of=/var/tmp/fits bs=1M count=50
-        bites disk
-}
-
-inodes() {
-        refused hostctl exec --user agent a -- python3 -c 'import os
-os.mkdir("/home/agent/many")
-for i in range(20000): open("/home/agent/many/%d" % i, "w").close()'
-        hostctl exec --user agent a -- rm -r /home/agent/many
-        hostctl exec --user agent a -- touch /home/agent/one
-        bites inodes
 }
 
 # Nobody inside takes a limit away.

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Disk and inode limits where /var/lib/hostd is ext4 with project quotas.
+# LIMIT: 600
+. tests/system/lib.sh
+cp -a /var/lib/hostd/templates /root/templates
+umount /var/lib/hostd
+mkfs.ext4 -q -F -O quota,project -E quotatype=prjquota /dev/vdb
+sed -i 's|^/dev/vdb .*|/dev/vdb /var/lib/hostd ext4 prjquota 0 0|' /etc/fstab
+systemctl daemon-reload
+mount /var/lib/hostd
+mv /root/templates /var/lib/hostd/
+hostd_up
+hostctl doctor -f csv -c protection,state | tr -d '\r' | grep -x 'disk,enforced'
+hostctl doctor -f csv -c protection,state | tr -d '\r' | grep -x 'inodes,enforced'
+hostctl create agent a -s memory=512MiB -s pids=256 -s disk=300MiB -s inodes=10000
+hostctl create agent b -s memory=512MiB -s pids=256 -s disk=300MiB -s inodes=10000
+hostctl start a
+hostctl start b
+disk
+inodes
+hostctl set a disk=400MiB
+[ "$(hostctl exec a -- df -m --output=size / | tail -n 1 | tr -d ' ')" -ge 390 ]
+hostctl delete --force a
+hostctl leaks
