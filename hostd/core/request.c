@@ -184,6 +184,9 @@ static int request_check(Request *request, Error *err) {
                 return error_set(err, ERR_DENIED, "%s may not call %s: it needs %s access and this user has %s", request->peer.user,
                                  request->method->words, access_to_string(request->method->access),
                                  access_to_string(request->peer.access));
+        // Such a call lives as long as its caller waits, and here nobody does.
+        if ((request->method->flags & METHOD_MORE) && call_is_oneway(request->call))
+                return error_set(err, ERR_INVALID, "%s cannot be called without waiting for its answers", request->method->name);
         if ((request->method->flags & (METHOD_MORE | METHOD_ONCE)) == METHOD_MORE && !call_wants_more(request->call))
                 return error_set(err, ERR_INVALID, "%s answers in several parts: call it with \"more\"", request->method->name);
         if (request->manager->stopping && (request->method->flags & METHOD_MUTATES))

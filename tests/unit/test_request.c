@@ -216,6 +216,26 @@ static void test_audit_cannot_be_written(void **state) {
         assert_true(audit_verify(w->audit, NULL, NULL) >= 0);
 }
 
+// Nobody would end it: it would follow for ever, and be told of calls that are gone.
+static void test_oneway_follower(void **state) {
+        static const char message[] = "{\"method\":\"io.hostd.Events.Follow\",\"more\":true,\"oneway\":true}";
+        World *w = *state;
+        Peer peer = {.user = "tester", .access = ACCESS_ADMIN};
+        int sv[2];
+
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv), 0);
+        assert_int_equal(server_add(w->m.server, sv[1], &peer, NULL), 0);
+        assert_int_equal(write(sv[0], message, sizeof(message)), sizeof(message)); // with its NUL
+        for (int i = 0; i < 20; i++)
+                (void) sd_event_run(w->m.event, 0);
+        (void) close_fd(sv[0]);
+        for (int i = 0; i < 20; i++)
+                (void) sd_event_run(w->m.event, 0);
+        event_publish(w->m.bus, "x", NULL, NULL);
+        stop(w);
+        event_publish(w->m.bus, "y", NULL, NULL);
+}
+
 static void test_caller_leaves(void **state) {
         World *w = *state;
         Client *client = join(w, ACCESS_ADMIN);
@@ -278,6 +298,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_outcomes, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_no_secret_is_recorded, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_audit_cannot_be_written, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_oneway_follower, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_caller_leaves, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_hostd_ends, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_no_change_while_stopping, setup, teardown),
