@@ -175,10 +175,11 @@ first=$(supervisor pt-a)
 init=$(instance_pid pt-a)
 kill -9 "$first"
 check "death of hostd-instance is noticed" wait_for 3 is_not_running pt-a
+check "a warning says so while it is down" sh -c "hostctl warning list -f csv | grep -q 'instance-failed.*pt-a'"
 check_not "its processes died with it" test -d "/proc/$init"
 check "it is started again" wait_for 8 is_state pt-a running
+check "and an event tells of it afterwards" sh -c "hostctl events pt-a | grep -q 'state=failed'"
 check "and answers" ex pt-a -- true
-check "the warning says so" sh -c "hostctl warning list -f csv | tr -d '\r' | grep -q 'instance-failed.*pt-a'"
 second=$(supervisor pt-a)
 begin=$(now_ms)
 kill -9 "$second"
