@@ -121,7 +121,7 @@ check "rollback" hostctl config rollback "$target"
 check_is "is in force" 120 enforced pids
 check_not "the file is as it was" grep -q second "$conf"
 check "rollback is a commit of its own" sh -c "hostctl config log -n 1 | grep -q rollback"
-for rev in nonsense 0000000000000000000000000000000000000000 -n --help 'HEAD;id' "$(printf 'a\nb')" HEAD~999 '' ../x; do
+for rev in nonsense 0000000000000000000000000000000000000000 -n --help 'HEAD;id' "$(printf 'a\nb')" HEAD~999999 '' ../x; do
         hostctl config rollback -- "$rev" >"$work/out" 2>&1
         status=$?
         case $status in 2 | 3) ok "rollback to '${rev//$'\n'/?}' is refused" ;; *) fail "rollback to '$rev'" "status $status: $(head -n 2 "$work/out")" ;; esac
