@@ -46,7 +46,7 @@ static int try_live(Instance *instance, InstanceConfig *fresh, bool force, Error
         Error ignored = ERROR_NULL;
         int r;
 
-        if (!instance_is_active(instance))
+        if (!instance_is_live(instance))
                 return 0;
         r = doctor_check_limits(instance->manager, fresh, err);
         if (r < 0)
@@ -86,7 +86,7 @@ static int edit_commit(Request *request, Edit *edit, Error *err) {
         if (r < 0)
                 return r;
         r = manager_write(m, edit->path, edit->after, err);
-        if (r < 0 && instance_is_active(instance)) { // back to what is in force
+        if (r < 0 && instance_is_live(instance)) { // back to what is in force
                 Error ignored = ERROR_NULL;
                 (void) instance_apply_limits(instance, true, &ignored);
                 (void) instance_apply_network(instance, &ignored);

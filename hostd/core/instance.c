@@ -88,6 +88,10 @@ bool instance_is_active(const Instance *instance) {
         return instance->state == INSTANCE_STARTING || instance->state == INSTANCE_RUNNING || instance->state == INSTANCE_STOPPING;
 }
 
+bool instance_is_live(const Instance *instance) {
+        return instance->state == INSTANCE_STARTING || instance->state == INSTANCE_RUNNING;
+}
+
 void instance_wait(Instance *instance, InstanceGoal goal, InstanceDone done, void *userdata) {
         InstanceWaiter *w = done ? calloc(1, sizeof(InstanceWaiter)) : NULL, **p;
         Error err = ERROR_NULL;

@@ -81,6 +81,8 @@ Instance *instance_new(Manager *manager, const StoreInstance *record, InstanceCo
 Instance *instance_free(Instance *instance);
 
 bool instance_is_active(const Instance *instance); // starting, running or stopping
+// Starting or running: what is changed is told to the kernel at once. What is stopping loses its interface and group meanwhile.
+bool instance_is_live(const Instance *instance);
 void instance_wait(Instance *instance, InstanceGoal goal, InstanceDone done, void *userdata);
 // After GOAL_STOPPED the instance may be gone: its deletion waits for that.
 void instance_notify(Instance *instance, InstanceGoal goal, int r, const Error *err);

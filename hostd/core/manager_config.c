@@ -174,7 +174,7 @@ static void apply_one(Manager *m, Instance *instance, const Desired *old) {
         _cleanup_error_ Error err = ERROR_NULL;
         int r = 0;
 
-        if (!instance_is_active(instance) || !before || !instance->config)
+        if (!instance_is_live(instance) || !before || !instance->config)
                 return;
         if (!strv_equal(before->policies, instance->config->policies) || policies_changed(old, m->desired, instance->config) ||
             before->limits.value[LIMIT_UPLOAD] != instance->config->limits.value[LIMIT_UPLOAD])
