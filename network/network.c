@@ -310,14 +310,40 @@ static int slot_load(Network *network, uint16_t number, bool device, Error *err)
         return r < 0 ? error_set_errno(err, r, "adding an instance to the firewall") : 0;
 }
 
-int network_attach(Network *network, uint16_t number, Error *err) {
+static int plug_once(Network *network, uint16_t number, bool known, Error *err) {
         NetworkAddress address;
-        bool made, known = slot_find(network, number);
+        bool made = false;
+        int r;
+
+        network_address(&network->settings, number, &address);
+        r = link_create_veth(&address, &made, err);
+        if (r >= 0)
+                r = link_add_slot_rules(address.host_ifname, err);
+        if (r >= 0 && (made || !known))
+                r = slot_load(network, number, true, err);
+        return r < 0 ? r : link_configure_veth(&address, err);
+}
+
+// An interface that was found may be on its way out: network_unplug() of the start before runs in a process of its own. It is
+// gone then, and a new one is made.
+static int plug(Network *network, uint16_t number, bool known, Error *err) {
+        Error first = ERROR_NULL;
+        int r = plug_once(network, number, known, &first);
+
+        if (r != -ENOENT && r != -ENODEV && r != -ENXIO) {
+                error_move(err, &first);
+                return r;
+        }
+        error_done(&first);
+        return plug_once(network, number, false, err);
+}
+
+int network_attach(Network *network, uint16_t number, Error *err) {
+        bool known = slot_find(network, number);
         int r = check_slot(network, number, err);
 
         if (r < 0)
                 return r;
-        network_address(&network->settings, number, &address);
         if (!known && !slot_add(network, number))
                 return error_set_errno(err, ENOMEM, "attaching slot %u", number);
         // Marks of an earlier owner of this slot must not be live for the new one.
@@ -326,13 +352,7 @@ int network_attach(Network *network, uint16_t number, Error *err) {
         if (r < 0)
                 r = error_set_errno(err, r, "forgetting earlier connections of slot %u", number);
         if (r >= 0)
-                r = link_create_veth(&address, &made, err);
-        if (r >= 0)
-                r = link_add_slot_rules(address.host_ifname, err);
-        if (r >= 0 && (made || !known))
-                r = slot_load(network, number, true, err);
-        if (r >= 0)
-                r = link_configure_veth(&address, err);
+                r = plug(network, number, known, err);
         if (r < 0 && !known)
                 (void) network_detach(network, number, NULL); // nothing half-made stays; the first error is the one to report
         return r;

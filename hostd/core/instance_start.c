@@ -200,7 +200,10 @@ static int prepare(Instance *instance, const char *run_dir, Error *err) {
                 if (r < 0)
                         return error_wrap(err, "limits");
         }
-        r = instance_apply_network(instance, err);
+        // What is left of an earlier start may be on its way out in a job: it must not be taken for this one's.
+        r = network_unplug(network_interface(m->network, instance->record.slot), err);
+        if (r >= 0)
+                r = instance_apply_network(instance, err);
         if (r < 0)
                 return r;
         r = write_spec(instance, run_dir, template_dir, err);
