@@ -169,6 +169,7 @@ static int line_write(Audit *audit, const char *line, size_t size, Error *err) {
 int audit_append_at(Audit *audit, const AuditRecord *record, usec_t now, Error *err) {
         _cleanup_free_ char *line = NULL;
         char day[CLOCK_TEXT_MAX];
+        struct stat st;
         int r;
 
         if (audit->broken)
@@ -188,6 +189,9 @@ int audit_append_at(Audit *audit, const AuditRecord *record, usec_t now, Error *
         }
         if (!line)
                 return error_set(err, ERR_INTERNAL, "an audit record could not be written as JSON");
+        // Writing into a file that has no name any more would look like keeping a record and keep none.
+        if (fstat(audit->file, &st) < 0 || st.st_nlink == 0)
+                return error_set(err, ERR_UNAVAILABLE, "the audit file of today was removed or replaced: put it back and restart hostd");
         return line_write(audit, line, strlen(line), err);
 }
 

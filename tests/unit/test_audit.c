@@ -541,8 +541,25 @@ static void test_query(void **state) {
 
 #define DIR_TEST(fn) cmocka_unit_test_setup_teardown(fn, fresh_dir, drop_dir)
 
+// A record kept in a file that nobody can open any more is none: the caller is told.
+static void test_replaced_file(void **state) {
+        Audit *a = open_audit(AUDIT_OPENED);
+        AuditRecord record = {.user = "root", .pid = 1, .method = "io.hostd.Test.Do", .result = "ok"};
+        _cleanup_error_ Error e = ERROR_NULL;
+        char name[CLOCK_TEXT_MAX + 8], day[CLOCK_TEXT_MAX];
+
+        append(a, "io.hostd.Test.Do", T0);
+        snprintf(name, sizeof(name), "%s.jsonl", clock_format_day(T0, day));
+        _cleanup_free_ char *path = day_path(name);
+        assert_int_equal(unlink(path), 0);
+        assert_true(audit_append_at(a, &record, T0 + 1, &e) < 0);
+        assert_non_null(strstr(e.message, "removed or replaced"));
+        audit_close(a);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
+                DIR_TEST(test_replaced_file),
                 DIR_TEST(test_append_and_days), DIR_TEST(test_clock_back),     DIR_TEST(test_second_writer),
                 cmocka_unit_test(test_torn),    DIR_TEST(test_torn_only_line), DIR_TEST(test_killed_writer),
                 DIR_TEST(test_disk_full),
