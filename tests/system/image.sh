@@ -22,7 +22,7 @@ image_make() { # RELEASE
         mkdir -p "$work" || return 1
         ssh-keygen -q -t ed25519 -N '' -f "$work/key" &&
                 mmdebstrap --mode=root --variant=minbase --aptopt='APT::Install-Recommends "false"' \
-                        --include="$(image_packages | tr ' ' ',')" "$suite" "$work/root" "$image_mirror" &&
+                        --include="$(image_packages | tr ' ' ',')" "$suite" "$work/root" ${HOSTD_SYSTEM_MIRROR:+"$HOSTD_SYSTEM_MIRROR"} &&
                 image_configure "$work" "$1" && image_pack "$work"
         local status=$?
         if [ $status -eq 0 ]; then
