@@ -76,7 +76,7 @@ guest_reboot() {
         guest_ssh systemctl reboot
         for _ in $(seq 150); do
                 sleep 2
-                guest_wait 60 || return 1
+                guest_wait 240 || return 1
                 [ "$(guest_ssh cat /proc/sys/kernel/random/boot_id)" = "$id" ] || return 0
         done
         return 1
