@@ -31,6 +31,14 @@ refused() {
         fi
 }
 
+# nothing WHAT LINES: what is left is shown.
+nothing() {
+        if [ -n "$2" ]; then
+                printf 'there should be no %s:\n%s\n' "$1" "$2"
+                return 1
+        fi
+}
+
 unit_group() { echo "/sys/fs/cgroup/hostd.slice/hostd-instance@$1.service"; }
 
 # The limits of instances as the kernel has them.

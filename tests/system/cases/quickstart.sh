@@ -41,20 +41,19 @@ case ${1:-1} in
 2)
         until_true 120 hostctl exec agent1 -- true
         until_true 120 hostctl exec agent2 -- true
-        [ -z "$(journalctl -b -u hostd -o cat | grep -iE 'fail|cannot|error')" ]
+        nothing "word of a failure" "$(journalctl -b -u hostd -o cat | grep -iE 'fail|cannot|error')"
         hostctl exec agent1 -- cat /var/tmp/result.txt
         hostctl leaks
         ./quickstart --clean
-        [ -z "$(find /sys/fs/cgroup -name 'hostd*' -type d)" ]
-        [ -z "$(ip -br link | grep -E '^(h[0-9]|hp|hq|ph)')" ]
-        [ -z "$(nft list tables | grep hostd)" ]
-        [ -z "$(grep -E '/run/hostd|erofs' /proc/self/mounts)" ]
-        [ -z "$(ls -A /var/lib/hostd; ls -d /etc/hostd /run/hostd /usr/local/*/hostd* /usr/local/lib/systemd/system/hostd* /etc/apparmor.d/hostd* 2>/dev/null)" ]
-        [ -z "$(find /usr/local /etc /var/cache /var/log /run -xdev -name '*hostd*' -o -xdev -name '*hostctl*')" ]
-        [ -z "$(losetup -a | grep hostd)" ]
+        nothing group "$(find /sys/fs/cgroup -name 'hostd*' -type d)"
+        nothing interface "$(ip -br link | grep -E '^(h[0-9]|hp|hq|ph)')"
+        nothing table "$(nft list tables | grep hostd)"
+        nothing mount "$(grep -E '/run/hostd|erofs' /proc/self/mounts)"
+        nothing file "$(ls -A /var/lib/hostd; find /usr/local /etc /var/cache /var/log /run -xdev -path /run/systemd -prune -o \( -name '*hostd*' -o -name '*hostctl*' \) -print)"
+        nothing "loop device" "$(losetup -a | grep hostd)"
         refused grep -q hostd-instance /sys/kernel/security/apparmor/profiles
         refused getent passwd hostd-build
-        [ -z "$(systemctl list-units --all --no-legend 'hostd*')" ]
+        nothing unit "$(systemctl list-units --all --no-legend 'hostd*')"
         echo "quickstart --clean leaves nothing"
         ;;
 esac
