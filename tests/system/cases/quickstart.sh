@@ -46,7 +46,7 @@ case ${1:-1} in
         hostctl leaks
         ./quickstart --clean
         nothing group "$(find /sys/fs/cgroup -name 'hostd*' -type d)"
-        nothing interface "$(ip -br link | grep -E '^(h[0-9]|hp|hq|ph)')"
+        nothing interface "$(ip -br link | grep -vE '^(lo|en|eth0) ')"
         nothing table "$(nft list tables | grep hostd)"
         nothing mount "$(grep -E '/run/hostd|erofs' /proc/self/mounts)"
         nothing file "$(ls -A /var/lib/hostd; find /usr/local /etc /var/cache /var/log /run -xdev -path /run/systemd -prune -o \( -name '*hostd*' -o -name '*hostctl*' \) -print)"
