@@ -39,6 +39,20 @@ nothing() {
         fi
 }
 
+# After quickstart --clean.
+nothing_left() {
+        nothing group "$(find /sys/fs/cgroup -name 'hostd*' -type d)"
+        nothing interface "$(ip -br link | grep -vE '^(lo|en[a-z0-9]*|eth0) ')"
+        nothing table "$(nft list tables | grep hostd)"
+        nothing mount "$(grep -E '/run/hostd|erofs' /proc/self/mounts)"
+        nothing file "$(ls -A /var/lib/hostd 2>/dev/null; find /usr/local /etc /var/cache /var/log /run -xdev -path /run/systemd -prune -o \( -name '*hostd*' -o -name '*hostctl*' \) -print)"
+        nothing "loop device" "$(losetup -a | grep hostd)"
+        refused grep -q hostd-instance /sys/kernel/security/apparmor/profiles
+        refused getent passwd hostd-build
+        nothing unit "$(systemctl list-units --all --no-legend 'hostd*')"
+        echo "nothing is left"
+}
+
 unit_group() { echo "/sys/fs/cgroup/hostd.slice/hostd-instance@$1.service"; }
 
 # The limits of instances as the kernel has them.

@@ -45,15 +45,6 @@ case ${1:-1} in
         hostctl exec agent1 -- cat /var/tmp/result.txt
         hostctl leaks
         ./quickstart --clean
-        nothing group "$(find /sys/fs/cgroup -name 'hostd*' -type d)"
-        nothing interface "$(ip -br link | grep -vE '^(lo|en|eth0) ')"
-        nothing table "$(nft list tables | grep hostd)"
-        nothing mount "$(grep -E '/run/hostd|erofs' /proc/self/mounts)"
-        nothing file "$(ls -A /var/lib/hostd; find /usr/local /etc /var/cache /var/log /run -xdev -path /run/systemd -prune -o \( -name '*hostd*' -o -name '*hostctl*' \) -print)"
-        nothing "loop device" "$(losetup -a | grep hostd)"
-        refused grep -q hostd-instance /sys/kernel/security/apparmor/profiles
-        refused getent passwd hostd-build
-        nothing unit "$(systemctl list-units --all --no-legend 'hostd*')"
-        echo "quickstart --clean leaves nothing"
+        nothing_left
         ;;
 esac
