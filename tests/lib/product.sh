@@ -130,9 +130,13 @@ record() { hostctl audit tail -n "${1:-1}" -f json; } # the newest audit records
 config_head() { git -C "$HOSTD_ETC" rev-parse HEAD 2>/dev/null; }
 
 # Every control group directory that belongs to instance slots of this hostd, one a line.
-cgroup_dirs() { find /sys/fs/cgroup -type d \( -path '*/hostd/*' -o -path '*/hostd-instance@*' \) 2>/dev/null; }
+# Only at the places where a hostd of this machine puts them: another one may run in namespaces of its own.
+cgroup_dirs() { find /sys/fs/cgroup/hostd /sys/fs/cgroup/*/hostd /sys/fs/cgroup/hostd.slice -type d \( -path '*/hostd/*' -o -path '*/hostd-instance@*' \) 2>/dev/null; }
 # command_groups: of running commands. None may outlive its command.
 command_groups() { cgroup_dirs | grep -E '/commands/[^/]+$'; }
+no_command_groups() { [ -z "$(command_groups)" ]; }
+# process_lives PID: a zombie that nobody has reaped yet does not.
+process_lives() { [ -d "/proc/$1" ] && ! grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null; }
 # instance_processes NAME: host pids of everything in its user namespace.
 instance_processes() {
         local init ns p

@@ -29,7 +29,7 @@ ex pt-keep -- sh -c 'echo x | timeout 1 nc 203.0.113.9 81' >/dev/null 2>&1
 denied=$(hostctl network show pt-keep | sed -n 's/^ *denied_packets: *//p')
 hostd_kill
 begin=$(now_ms)
-check "the instance runs on without hostd" test -d "/proc/$init"
+check "the instance runs on without hostd" process_lives "$init"
 if ! systemd_is_up && [ -z "${HOSTD_RESTART:-}" ]; then
         setsid hostd >>/var/log/hostd.log 2>&1 </dev/null &
         echo $! >"$HOSTD_RUN/quickstart.pid"
@@ -52,7 +52,7 @@ check "no leaks" no_leaks
 
 # --- an orderly stop and start changes nothing either
 hostd_stop
-check "an orderly stop leaves the instance alone" test -d "/proc/$init"
+check "an orderly stop leaves the instance alone" process_lives "$init"
 hostd_start
 check_is "the same limits and rules after it" "$before" fence pt-keep
 
@@ -123,7 +123,7 @@ if g=$(guest); then
         check "it is started again" wait_for 5 hostctl exec pt-keep -- true
         check_is "the instance did not notice" "$init" instance_pid pt-keep
         check "hostd tells" sh -c "hostctl events pt-keep | grep -q guest-helper-lost"
-        check "no control group of the lost command is left" wait_for 5 sh -c '[ -z "$(find /sys/fs/cgroup -path "*/commands/*" -type d 2>/dev/null)" ]'
+        check "no control group of the lost command is left" wait_for 5 no_command_groups
 else
         fail "hostd-guest" "it was not found in the instance"
 fi
@@ -131,7 +131,7 @@ s=$(supervisor pt-keep)
 hostd_kill
 kill -9 "$s"
 sleep 0.3
-check_not "death of hostd-instance takes its processes along, also without hostd" test -d "/proc/$init"
+check_not "death of hostd-instance takes its processes along, also without hostd" process_lives "$init"
 hostd_start
 check "hostd notices when it is back, and starts it again" wait_for 15 is_state pt-keep running
 check_is "data and limits are as before" "kept 150" sh -c "echo \$(hostctl exec pt-keep -- cat /home/agent/kept) \$(hostctl show pt-keep -f json | jq -r .enforced.pids)"

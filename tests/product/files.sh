@@ -155,7 +155,7 @@ sleep 0.05
 kill -9 $p
 wait $p 2>/dev/null
 if [ ! -e "$t/l2" ] || cmp -s large "$t/l2"; then ok "a killed pull leaves no part under the name"; else fail "killed pull" "$(stat -c %s "$t/l2") bytes"; fi
-check "a push that is killed leaves no control group" wait_for 5 sh -c '[ -z "$(find /sys/fs/cgroup -path "*/commands/*" -type d 2>/dev/null)" ]'
+check "a push that is killed leaves no control group" wait_for 5 no_command_groups
 hostctl set pt-a disk=96MiB >/dev/null 2>&1
 hostctl delete --force pt-a >/dev/null
 launch pt-a disk=32MiB >/dev/null

@@ -70,9 +70,9 @@ done
 
 # --- below what is in use
 hostctl set pt-a memory=256MiB >/dev/null
-hostctl exec pt-a -- sh -c 'x=$(head -c 60000000 /dev/zero | tr "\0" x); sleep 20' >/dev/null 2>&1 &
+hostctl exec pt-a -- sh -c 'x=$(head -c 60000000 /dev/zero | tr "\0" x); sleep 60' >/dev/null 2>&1 &
 holder=$!
-wait_for 5 sh -c "[ \$(hostctl list -f csv -c name,memory_used | tr -d '\r' | sed -n 's/^pt-a,//p') -gt 80000000 ]"
+wait_for 40 sh -c "[ \$(hostctl list -f csv -c name,memory_used | tr -d '\r' | sed -n 's/^pt-a,//p') -gt 80000000 ]"
 hostctl set pt-a memory=48MiB >"$work/out" 2>&1
 status=$?
 if [ $status -ne 0 ] && grep -qi -e 'in use' "$work/out"; then ok "memory below what is used is refused, and says how much is"; else fail "memory below use" "status $status: $(cat "$work/out")"; fi
