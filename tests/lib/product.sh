@@ -137,6 +137,7 @@ command_groups() { cgroup_dirs | grep -E '/commands/[^/]+$'; }
 no_command_groups() { [ -z "$(command_groups)" ]; }
 # process_lives PID: a zombie that nobody has reaped yet does not.
 process_lives() { [ -d "/proc/$1" ] && ! grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null; }
+process_gone() { ! process_lives "$1"; }
 # instance_processes NAME: host pids of everything in its user namespace.
 instance_processes() {
         local init ns p
