@@ -24,6 +24,9 @@ DEFINE_CLEANUP(CgroupHost, cgroup_host_free)
 bool cgroup_host_is_unified(const CgroupHost *host); // cgroup v2 with controllers, no v1
 // Names the disk whose io is limited: a descriptor of /var/lib/hostd. Without it io limits cannot be enforced.
 int cgroup_host_set_disk(CgroupHost *host, int dirfd, Error *err);
+// Keeps the next moves of processes fast for about one RCU grace period (3 ms and more), see cgroup_warm.c. The first call after a
+// pause waits like any other move.
+int cgroup_host_warm(CgroupHost *host);
 // Whether a limit can be enforced here; *ret_reason (static) says why not.
 bool cgroup_host_can(const CgroupHost *host, LimitId id, const char **ret_reason);
 

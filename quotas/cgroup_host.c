@@ -19,6 +19,7 @@ CgroupHost *cgroup_host_free(CgroupHost *host) {
                 return NULL;
         for (size_t i = 0; i < host->n_roots; i++)
                 (void) close_fd(host->roots[i]);
+        free(host->own);
         free(host);
         return NULL;
 }

@@ -20,6 +20,7 @@ struct CgroupHost {
         int roots[CGROUP_ROOTS_MAX]; // -EBADF where not mounted; the first _CGROUP_TREE_MAX as in CgroupTree
         size_t n_roots;
         bool unified;
+        char *own; // our own group in the v2 tree, relative; read when first needed
         unsigned controllers; // bits as in cgroup_controllers[]
         bool swap;            // swap is accounted
         uint32_t disks[CGROUP_DISKS_MAX][2]; // major, minor of whole block devices

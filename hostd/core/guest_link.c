@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/command_link.h"
 #include "core/manager.h"
+#include "core/warm.h"
 
 static int link_open(Instance *instance, int fd, Error *err) {
         GuestChannelConfig config = {
@@ -99,6 +100,7 @@ static void command_started(Command *command, void *userdata) {
         _cleanup_free_ char *key = store_key(command), *line = NULL;
         Manager *m = userdata;
 
+        warm_begin(m);
         if (key && command_serialize(command, &line) >= 0)
                 (void) store_value_set(m->store, key, line, NULL); // without it the command only does not survive a restart
 }

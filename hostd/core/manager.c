@@ -401,6 +401,7 @@ Manager *manager_free(Manager *m) {
         sd_event_source_disable_unref(m->retry_network);
         sd_event_source_disable_unref(m->replan);
         sd_event_source_disable_unref(m->look_again);
+        sd_event_source_disable_unref(m->warm);
         (void) template_registry_free(m->templates);
         (void) network_free(m->network);
         (void) cgroup_host_free(m->cgroup);
