@@ -34,7 +34,6 @@ int cgroup_box_create(CgroupHost *host, const char *prefix, CgroupBox **ret, Err
 int cgroup_box_open(CgroupHost *host, const char *prefix, CgroupBox **ret, Error *err);   // ERR_NOT_FOUND if absent
 CgroupBox *cgroup_box_free(CgroupBox *box); // forgets; removes nothing
 DEFINE_CLEANUP(CgroupBox, cgroup_box_free)
-const char *cgroup_box_prefix(const CgroupBox *box);
 // Kills what is left, removes all groups of all hierarchies. -EBUSY while something does not die.
 int cgroup_box_remove(CgroupBox *box, Error *err);
 

@@ -19,10 +19,6 @@ CgroupBox *cgroup_box_free(CgroupBox *box) {
         return NULL;
 }
 
-const char *cgroup_box_prefix(const CgroupBox *box) {
-        return box->prefix;
-}
-
 // Whoever still runs in P itself (systemd put the unit's main process there) goes to P/run: a group with processes cannot
 // hand controllers on. Moving hostd-instance is safe, since systemd looks for its processes in the whole subtree.
 static int box_empty_prefix(int root, const char *prefix) {

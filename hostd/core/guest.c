@@ -398,10 +398,6 @@ CgroupBox *guest_channel_box(GuestChannel *channel) {
         return channel->box;
 }
 
-bool guest_channel_is_gone(const GuestChannel *channel) {
-        return channel->gone;
-}
-
 uint64_t guest_channel_ignored(const GuestChannel *channel) {
         return channel->ignored;
 }

@@ -55,7 +55,6 @@ int guest_channel_adopt(GuestChannel *channel, const char *id, bool login);
 int guest_channel_signal(GuestChannel *channel, const char *id, int signal);
 void guest_channel_forget(GuestChannel *channel, const char *id); // whatever comes for it later is answered and dropped
 CgroupBox *guest_channel_box(GuestChannel *channel);
-bool guest_channel_is_gone(const GuestChannel *channel);
 uint64_t guest_channel_ignored(const GuestChannel *channel); // packets that were dropped: malformed, unknown id, wrong pid
 
 // Pure: one packet from the guest. -EBADMSG unless its size, version, type, id and value are ones a guest may send.

@@ -170,16 +170,6 @@ typedef struct GitInput {
         const char *rev;
 } GitInput;
 
-static void git_answer(void *userdata, int r, json_t *result, Error *err) {
-        Request *request = userdata;
-
-        if (r < 0)
-                (void) request_fail(request, r, err);
-        else
-                request_reply(request, json_incref(result));
-        request_release(request);
-}
-
 static void git_job(Request *request, JobWork work, JobDone done, GitInput *input) {
         JobSpec spec = {work, input, done, request};
         _cleanup_error_ Error err = ERROR_NULL;
@@ -218,7 +208,7 @@ static int log_work(void *userdata, json_t **ret, Error *err) {
 void handle_config_log(Request *request) {
         GitInput input = {.max = (unsigned) request_int(request, "max", 50)};
 
-        git_job(request, log_work, git_answer, &input);
+        git_job(request, log_work, request_job_done, &input);
 }
 
 static int diff_work(void *userdata, json_t **ret, Error *err) {
@@ -234,7 +224,7 @@ static int diff_work(void *userdata, json_t **ret, Error *err) {
 void handle_config_diff(Request *request) {
         GitInput input = {.rev = request_string(request, "rev")};
 
-        git_job(request, diff_work, git_answer, &input);
+        git_job(request, diff_work, request_job_done, &input);
 }
 
 static json_t *changes_json(char *const *changes) {

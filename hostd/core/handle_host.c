@@ -148,21 +148,10 @@ void handle_events(Request *request) {
 typedef struct AuditInput {
         const char *directory;
         AuditQuery query;
-        json_t *list;
 } AuditInput;
 
-static void audit_answer(void *userdata, int r, json_t *result, Error *err) {
-        Request *request = userdata;
-
-        if (r < 0)
-                (void) request_fail(request, r, err);
-        else
-                request_reply(request, json_incref(result));
-        request_release(request);
-}
-
 static void audit_job(Request *request, JobWork work, AuditInput *input) {
-        JobSpec spec = {work, input, audit_answer, request};
+        JobSpec spec = {work, input, request_job_done, request};
         _cleanup_free_ char *directory = NULL;
         _cleanup_error_ Error err = ERROR_NULL;
         int r = -ENOMEM;

@@ -135,6 +135,12 @@ void request_done(void *userdata, int r, Error *err) {
         request_release(request);
 }
 
+void request_job_done(void *userdata, int r, json_t *result, Error *err) {
+        if (r >= 0)
+                request_reply(userdata, json_incref(result));
+        request_done(userdata, r, err);
+}
+
 const char *request_string(const Request *request, const char *key) {
         return json_string_value(json_object_get(request->parameters, key));
 }

@@ -56,5 +56,7 @@ int64_t request_int(const Request *request, const char *key, int64_t otherwise);
 Instance *request_instance(Request *request);
 // For continuations that only carry success or failure: releases the request.
 void request_done(void *userdata, int r, Error *err);
+// The same for a job (core/job.h) whose result is the reply.
+void request_job_done(void *userdata, int r, json_t *result, Error *err);
 
 extern const RequestHandler request_handlers[_METHOD_MAX];

@@ -168,14 +168,6 @@ Template *template_find(TemplateRegistry *r, const char *name_or_digest) {
         return NULL;
 }
 
-size_t template_count(const TemplateRegistry *r) {
-        return r->n_items;
-}
-
-Template *template_at(TemplateRegistry *r, size_t index) {
-        return index < r->n_items ? r->items[index] : NULL;
-}
-
 json_t *template_list_json(TemplateRegistry *r) {
         json_t *rows = json_array();
 

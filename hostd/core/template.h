@@ -32,8 +32,6 @@ DEFINE_CLEANUP(TemplateRegistry, template_registry_free)
 
 // By name (the newest) or digest; NULL if absent. Borrowed until the registry changes.
 Template *template_find(TemplateRegistry *registry, const char *name_or_digest);
-size_t template_count(const TemplateRegistry *registry);
-Template *template_at(TemplateRegistry *registry, size_t index); // by name, then newest first
 // {"templates": [{name, digest, suite, built, size, newest, mounted}]}; NULL on OOM.
 json_t *template_list_json(TemplateRegistry *registry);
 json_t *template_show_json(const Template *template);

@@ -41,7 +41,6 @@ typedef struct InstanceConfig {
         int64_t boot_order;  // lower starts earlier and stops later; -1000..1000
         usec_t stop_timeout; // graceful stop; then cgroup.kill
         bool read_only;      // root read-only, tmpfs for what must be written
-        bool desired_running; // unused by the parser
         ValueSource *sources; // one per row of instance_schema(), for --expanded
 } InstanceConfig;
 

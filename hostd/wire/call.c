@@ -86,14 +86,6 @@ void call_set_closed(Call *call, void (*closed)(Call *call, void *userdata), voi
         call->closed_userdata = userdata;
 }
 
-void call_set_userdata(Call *call, void *userdata) {
-        call->userdata = userdata;
-}
-
-void *call_userdata(const Call *call) {
-        return call->userdata;
-}
-
 // Sends one answer; steals `parameters`.
 static void call_send(Call *call, const char *error, json_t *parameters, bool continues) {
         json_t *message = json_object();

@@ -22,7 +22,7 @@ struct Call {
         bool more, oneway;
         int fds[WIRE_FDS_MAX];
         void (*closed)(Call *call, void *userdata);
-        void *closed_userdata, *userdata;
+        void *closed_userdata;
         Call *next, *previous; // of the server's calls
 };
 

@@ -50,5 +50,3 @@ void call_error(Call *call, const Error *err, int r);
 // Called once if the connection closes before the answer; the call is gone afterwards. A call without it, and a oneway call,
 // outlives its connection and must still be answered.
 void call_set_closed(Call *call, void (*closed)(Call *call, void *userdata), void *userdata);
-void call_set_userdata(Call *call, void *userdata);
-void *call_userdata(const Call *call);

@@ -690,7 +690,7 @@ int main(int argc, char **argv) {
         test_login();
         test_volume();
         test_race();
-        CHECK(guest_channel_ignored(channel) == 0 || (printf("ignored %llu\n", (unsigned long long) guest_channel_ignored(channel)), true));
+        printf("%llu packets ignored so far\n", (unsigned long long) guest_channel_ignored(channel)); // told late, of commands that were killed
         test_reconnect(fd);
         measure("with its cgroup");
         box_lazy = true;
