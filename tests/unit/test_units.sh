@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 failed=0
 bad() { echo "FAILED: $*"; failed=1; }
 
-make -s install-systemunitDATA install-apparmorDATA DESTDIR="$work" >/dev/null
+make -s install-systemunitDATA install-apparmorDATA install-sysusersDATA install-tmpfilesDATA DESTDIR="$work" >/dev/null
 units=$(find "$work" -name 'hostd.service' -printf '%h\n')
 [ -n "$units" ] || { bad "nothing was installed"; exit 1; }
 for unit in hostd.service hostd.socket hostd-instance@.service hostd.slice; do
@@ -26,6 +26,31 @@ grep -q '"hostd.slice/hostd-instance@%s.service"' "$srcdir/hostd/core/instance.c
 grep -q '^Slice=hostd.slice$' "$units/hostd-instance@.service" || bad "the unit's slice is elsewhere"
 grep -q '"%s/by-name"' "$srcdir/hostd/core/instance_start.c" || bad "hostd names run directories otherwise"
 grep -q '/run/hostd/by-name/%i$' "$units/hostd-instance@.service" || bad "the unit is given another run directory"
+
+# Accounts and directories: made in a root of their own, and the ones that the source asks for. It is read-only where there is no root.
+sysusers=$(find "$work" -path '*/sysusers.d/hostd.conf') tmpfiles=$(find "$work" -path '*/tmpfiles.d/hostd.conf')
+[ -f "$sysusers" ] && [ -f "$tmpfiles" ] || bad "sysusers.d or tmpfiles.d is not installed"
+accounts=$work/accounts
+mkdir -p "$accounts/etc" "$accounts/run" "$accounts/var/lib"
+if command -v systemd-sysusers >/dev/null && [ "$(id -u)" = 0 ]; then
+        systemd-sysusers --root="$accounts" - <"$sysusers" 2>"$work/said" || { cat "$work/said"; bad "the accounts cannot be made"; }
+        [ "$(cut -d: -f1 "$accounts/etc/passwd" | sort | xargs)" = hostd-build ] || bad "other users than hostd-build: $(cat "$accounts/etc/passwd")"
+        for group in $(sed -n 's/.*\[ACCESS_[A-Z]*\] = {"[a-z]*", "\([a-z-]*\)"},.*/\1/p' "$srcdir/hostd/wire/peer.c"); do
+                grep -q "^$group:" "$accounts/etc/group" || bad "no group $group"
+        done
+        grep -q ':/nonexistent:/usr/sbin/nologin$' "$accounts/etc/passwd" || bad "hostd-build could log in"
+else
+        echo "SKIP: accounts are not made: no systemd-sysusers, or not root"
+fi
+if command -v systemd-tmpfiles >/dev/null && [ "$(id -u)" = 0 ]; then
+        mkdir -m 0777 "$accounts/var/lib/hostd"
+        systemd-tmpfiles --root="$accounts" --create - <"$tmpfiles" 2>"$work/said" || { cat "$work/said"; bad "the directories cannot be made"; }
+        [ "$(stat -c %a "$accounts/var/lib/hostd")" = 700 ] || bad "/var/lib/hostd can be walked by others"
+        [ "$(stat -c %a "$accounts/run/hostd")" = 755 ] || bad "the socket cannot be reached by others"
+else
+        echo "SKIP: directories are not made: no systemd-tmpfiles, or not root"
+fi
+! grep -vE '^(#|$)' "$tmpfiles" | grep -vE ' -$' || bad "something below a directory of hostd has an age"
 
 # systemd-analyze wants the programs to exist: they are put below a root of their own.
 if command -v systemd-analyze >/dev/null; then
