@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-// Message ids of what an operator acts on (journal catalog entries have the same ids).
+// Message ids of what an operator acts on; hostd/units/hostd.catalog explains each, and a test compares.
 #define LOG_ID_INSTANCE_STARTED "6f2b8d50c0f64dd5a2b1a2a0ad2d5b01"
 #define LOG_ID_INSTANCE_STOPPED "6f2b8d50c0f64dd5a2b1a2a0ad2d5b02"
 #define LOG_ID_INSTANCE_FAILED "6f2b8d50c0f64dd5a2b1a2a0ad2d5b03"
@@ -15,6 +15,17 @@
 #define LOG_ID_TABLE_LOST "6f2b8d50c0f64dd5a2b1a2a0ad2d5b05"
 #define LOG_ID_WARNING "6f2b8d50c0f64dd5a2b1a2a0ad2d5b06"
 #define LOG_ID_CONFIG_REFUSED "6f2b8d50c0f64dd5a2b1a2a0ad2d5b07"
+#define LOG_ID_START_REFUSED "6f2b8d50c0f64dd5a2b1a2a0ad2d5b08"
+#define LOG_ID_AUDIT_UNWRITABLE "6f2b8d50c0f64dd5a2b1a2a0ad2d5b09"
+#define LOG_ID_AUDIT_BROKEN "6f2b8d50c0f64dd5a2b1a2a0ad2d5b0a"
+#define LOG_ID_TABLE_RESTORED "6f2b8d50c0f64dd5a2b1a2a0ad2d5b0b"
+#define LOG_ID_NETWORK_CLOSED "6f2b8d50c0f64dd5a2b1a2a0ad2d5b0c"
+#define LOG_ID_DISK_FULL "6f2b8d50c0f64dd5a2b1a2a0ad2d5b0d"
+#define LOG_ID_STORE "6f2b8d50c0f64dd5a2b1a2a0ad2d5b0e"
+#define LOG_ID_ORPHAN "6f2b8d50c0f64dd5a2b1a2a0ad2d5b0f"
+#define LOG_ID_GUEST_HELPER "6f2b8d50c0f64dd5a2b1a2a0ad2d5b10"
+#define LOG_ID_LEAK "6f2b8d50c0f64dd5a2b1a2a0ad2d5b11"
+#define LOG_ID_STORAGE_LOST "6f2b8d50c0f64dd5a2b1a2a0ad2d5b12"
 
 // `instance` and `message_id` may be NULL.
 void log_event(int priority, const char *message_id, const char *instance, const char *format, ...) _printf_(4, 5);

@@ -161,7 +161,7 @@ void handle_start(Request *request) {
                 return;
         instance->attempts = 0; // a person asks: the back-off starts anew
         instance->reported = false;
-        manager_unwarn(request->manager, "instance-failed", instance->record.name);
+        instance_failure_over(instance);
         r = instance_start(instance, request_done, request_hold(request), &err);
         if (r < 0)
                 request_done(request, r, &err);

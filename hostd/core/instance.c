@@ -147,7 +147,7 @@ void instance_event(Instance *instance, const char *type, json_t *detail) {
         event_publish(instance->manager->bus, type, instance->record.name, detail);
 }
 
-void instance_failed(Instance *instance, const char *why) {
+static void note_failure(Instance *instance, const char *kind, const char *why) {
         char *copy = strdup(why); // `why` may be instance->failure itself
 
         free(instance->failure);
@@ -155,8 +155,23 @@ void instance_failed(Instance *instance, const char *why) {
         plan_note_crash(&instance->attempts, &instance->window, clock_monotonic());
         instance->state = INSTANCE_STOPPED; // the change below is an event also for a second failure
         instance_set_state(instance, INSTANCE_FAILED);
-        log_event(LOG_ERR, LOG_ID_INSTANCE_FAILED, instance->record.name, "%s", copy ?: "");
-        manager_warn(instance->manager, "instance-failed", instance->record.name, "%s", copy ?: "");
+        manager_warn(instance->manager, kind, instance->record.name, "%s", copy ?: "");
+}
+
+// What a missing protection or a full host refuses is no fault of the instance: the operator has to change something else.
+void instance_start_failed(Instance *instance, const Error *err) {
+        bool refused = err->code == ERR_DEGRADED || err->code == ERR_QUOTA;
+
+        note_failure(instance, refused ? "start-refused" : "instance-failed", error_message(err, -EIO));
+}
+
+void instance_failed(Instance *instance, const char *why) {
+        note_failure(instance, "instance-failed", why);
+}
+
+void instance_failure_over(Instance *instance) {
+        manager_unwarn(instance->manager, "instance-failed", instance->record.name);
+        manager_unwarn(instance->manager, "start-refused", instance->record.name);
 }
 
 char *instance_run_dir(const Instance *instance) {

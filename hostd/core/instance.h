@@ -56,6 +56,7 @@ typedef struct Instance {
         int pidfd;              // of the supervisor
         int control;
         bool guest_ready;
+        bool disk_full; // warned of
         CgroupBox *box;
         GuestChannel *guest;
         struct ConsoleSession *consoles;
@@ -92,6 +93,8 @@ char *instance_name_link(const Instance *instance); // RUN/by-name/NAME
 char *instance_disk_path(const Instance *instance); // "instances/NAME"
 char *instance_cgroup_prefix(const Instance *instance);
 void instance_failed(Instance *instance, const char *why); // state, warning, count for the back-off
+void instance_start_failed(Instance *instance, const Error *err); // the same, of a start that nobody waits for
+void instance_failure_over(Instance *instance); // takes the warnings of both back
 void instance_event(Instance *instance, const char *type, json_t *detail);
 
 // Storage: directories with their quota; all or nothing.
@@ -101,6 +104,7 @@ int instance_disk_rebuild(const Instance *instance, const char *digest, Error *e
 void instance_disk_repair(const Instance *instance); // at start: puts back what a rebuild that was cut short set aside
 int instance_disk_remove(Instance *instance, Error *err); // to the trash; the space comes back in a job
 
+void instance_disk_watch(Manager *manager); // warns of instances that have used up what they may
 void instance_disk_purge_leftovers(Manager *manager); // at start and now and then: what is still in the trash
 
 // Verbs. They return 0 when the request was taken (then `done` will be called), or fail at once without calling it.

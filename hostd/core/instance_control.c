@@ -56,7 +56,7 @@ static void instance_runs(Instance *instance) {
                 else
                         manager_unwarn(m, "store", instance->record.name);
                 instance->reported = false;
-                manager_unwarn(m, "instance-failed", instance->record.name);
+                instance_failure_over(instance);
                 log_event(LOG_INFO, LOG_ID_INSTANCE_STARTED, instance->record.name, "started in %llu ms",
                           (unsigned long long) ((clock_monotonic() - instance->begun) / USEC_PER_MSEC));
         }

@@ -193,3 +193,35 @@ void instance_disk_purge_leftovers(Manager *m) {
                 if (sscanf(*name, "i%4x-", &slot) == 1 && slot <= SLOT_MAX)
                         purge_start(m, (uint16_t) slot, *name);
 }
+
+// What an instance uses of what it may, in percent: the larger of bytes and inodes.
+static unsigned percent_used(const DiskUsage *usage) {
+        uint64_t pairs[][2] = {{usage->bytes, usage->bytes_max}, {usage->inodes, usage->inodes_max}};
+        unsigned most = 0;
+
+        for (size_t i = 0; i < ELEMENTS(pairs); i++)
+                if (pairs[i][0] != UINT64_MAX && pairs[i][1] != UINT64_MAX && pairs[i][1] > 0)
+                        most = MAX2(most, (unsigned) (pairs[i][0] * 100.0 / pairs[i][1]));
+        return most;
+}
+
+#define FULL_PERCENT 98
+#define ROOM_PERCENT 90 // apart, so that one file does not make a warning a minute
+
+void instance_disk_watch(Manager *m) {
+        for (Instance *i = m->instances.first; i; i = i->next) {
+                _cleanup_free_ char *path = instance_is_active(i) ? instance_disk_path(i) : NULL;
+                DiskUsage usage;
+                unsigned percent;
+                if (!path || disk_usage(&m->disk, path, i->record.slot, &usage, NULL) < 0)
+                        continue;
+                percent = percent_used(&usage);
+                if (percent >= FULL_PERCENT && !i->disk_full) {
+                        manager_warn(m, "disk-full", i->record.name, "%u %% of its disk or inode limit are used", percent);
+                        i->disk_full = true;
+                } else if (percent < ROOM_PERCENT && i->disk_full) {
+                        manager_unwarn(m, "disk-full", i->record.name);
+                        i->disk_full = false;
+                }
+        }
+}

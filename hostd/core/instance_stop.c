@@ -220,7 +220,7 @@ void instance_exited(Instance *instance) {
         else
                 instance_set_state(instance, INSTANCE_STOPPED);
         if (again && !instance->failure && instance_start(instance, NULL, NULL, &err) < 0)
-                instance_failed(instance, error_message(&err, -EIO));
+                instance_start_failed(instance, &err);
         if (err.code != ERR_NONE || instance->state == INSTANCE_FAILED)
                 instance_notify(instance, GOAL_RUNNING, -EHOSTDOWN, &err);
         instance_notify(instance, GOAL_GUEST, -EHOSTDOWN, &(Error) {.code = ERR_UNAVAILABLE, .message = (char *) "the instance stopped"});

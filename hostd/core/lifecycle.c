@@ -293,6 +293,7 @@ int lifecycle_load(Manager *m, Error *err) {
                 if (stored) {
                         instance_disk_repair(instance);
                         manager_unwarn(m, "storage", records[i].name);
+                        manager_unwarn(m, "disk-full", records[i].name); // the first look tells
                 }
                 if (config && stored)
                         continue;

@@ -2,7 +2,6 @@
 // Manager: opens everything in one order, adopts what runs, and keeps the loop.
 #include "core/manager.h"
 
-#include <stdarg.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
@@ -22,39 +21,6 @@
 #define TICK (60 * USEC_PER_SEC)
 #define EXPIRE_EVERY 60 // ticks
 #define RESTORE_EVERY (200 * USEC_PER_MSEC)
-
-void manager_warn(Manager *m, const char *kind, const char *entity, const char *format, ...) {
-        _cleanup_free_ char *text = NULL;
-        va_list ap;
-
-        va_start(ap, format);
-        if (vasprintf(&text, format, ap) < 0)
-                text = NULL;
-        va_end(ap);
-        log_event(LOG_WARNING, LOG_ID_WARNING, strcmp(entity, "host") == 0 ? NULL : entity, "%s", text ?: kind);
-        if (m->store)
-                (void) store_warning_note(m->store, kind, entity, text ?: kind, NULL);
-        if (m->bus)
-                event_publish(m->bus, "warning", strcmp(entity, "host") == 0 ? NULL : entity,
-                              json_pack("{s:s, s:s}", "kind", kind, "text", text ?: kind));
-}
-
-void manager_unwarn(Manager *m, const char *kind, const char *entity) {
-        if (m->store)
-                (void) store_warning_clear(m->store, kind, entity, NULL);
-}
-
-void manager_unwarn_all(Manager *m, const char *entity) {
-        StoreWarning *warnings = NULL;
-        size_t n = 0;
-
-        if (store_warning_list(m->store, &warnings, &n, NULL) < 0)
-                return;
-        for (size_t i = 0; i < n; i++)
-                if (strcmp(warnings[i].entity, entity) == 0)
-                        manager_unwarn(m, warnings[i].kind, entity);
-        store_warnings_free(warnings, n);
-}
 
 static int replan_now(sd_event_source *source, void *userdata) {
         Manager *m = userdata;
@@ -114,6 +80,7 @@ static int tick(sd_event_source *source, uint64_t usec, void *userdata) {
 
         manager_replan(m);
         instance_disk_purge_leftovers(m);
+        instance_disk_watch(m);
         if (m->ticks++ % EXPIRE_EVERY == 0)
                 expire_audit(m);
         (void) sd_event_source_set_time_relative(source, TICK);
@@ -129,6 +96,7 @@ static void network_bring_back(Manager *m) {
         m->retry_network = sd_event_source_disable_unref(m->retry_network);
         if (r >= 0) {
                 manager_unwarn(m, "network", "host");
+                log_event(LOG_NOTICE, LOG_ID_TABLE_RESTORED, NULL, "the nftables table is whole again");
                 event_publish(m->bus, "network-restored", NULL, NULL);
                 return;
         }
@@ -149,8 +117,7 @@ static int network_changed(sd_event_source *source, int fd, uint32_t events, voi
                 lost = true;
         if (!lost)
                 return 0;
-        log_event(LOG_ERR, LOG_ID_TABLE_LOST, NULL, "somebody removed or changed the nftables table of hostd: restoring it");
-        manager_warn(m, "network-table", "host", "somebody removed or changed the nftables table; it was restored");
+        manager_warn(m, "network-table", "host", "somebody removed or changed the nftables table; it is restored at once");
         network_bring_back(m);
         return 0;
 }
@@ -275,10 +242,10 @@ static void adopt_all(Manager *m) {
                 _cleanup_error_ Error err = ERROR_NULL, later = ERROR_NULL;
                 int r = instance_adopt(i, &err);
                 manager_unwarn(m, "adopt", i->record.name);
-                manager_unwarn(m, "network", i->record.name);
+                manager_unwarn(m, "apply", i->record.name);
                 if (r >= 0) {
                         if (i->config && instance_apply_network(i, &later) < 0)
-                                manager_warn(m, "network", i->record.name, "%s", error_message(&later, -EIO));
+                                manager_warn(m, "apply", i->record.name, "%s", error_message(&later, -EIO));
                         continue;
                 }
                 if (r != -ENOENT)

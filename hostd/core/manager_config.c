@@ -262,8 +262,7 @@ static void put_in_force(Manager *m, Desired *fresh) {
 static void note_refusal(Manager *m, const char *why) {
         free(m->config_error);
         m->config_error = strdup(why);
-        log_event(LOG_ERR, LOG_ID_CONFIG_REFUSED, NULL, "configuration refused, the old one stays in force: %s", why);
-        manager_warn(m, "configuration", "host", "%s", why);
+        manager_warn(m, "configuration", "host", "configuration refused, the old one stays in force: %s", why);
 }
 
 int manager_reload(Manager *m, bool dry_run, char ***ret_changes, Error *err) {

@@ -43,7 +43,7 @@ static void act_start(Instance *instance, const PlanAction *action) {
 
         if (instance_start(instance, NULL, NULL, &err) >= 0)
                 return;
-        instance_failed(instance, error_message(&err, -EIO));
+        instance_start_failed(instance, &err);
 }
 
 static void act_stop(Instance *instance, const PlanAction *action) {
