@@ -17,7 +17,9 @@ image_make() { # RELEASE
         suite=$(image_suite "$1") || return 1
         hash=$(printf '%s %s %s' "$image_format" "$suite" "$(image_packages | tr ' ' '\n' | sort)" | sha256sum | cut -c1-16)
         image_dir=$image_cache/$suite-$hash
-        [ -f "$image_dir/root.raw" ] && return 0
+        # Images of other package lists go when nobody has used them for a week.
+        find "$image_cache" -maxdepth 1 -name "$suite-*" -mtime +7 -exec rm -rf {} +
+        [ -f "$image_dir/root.raw" ] && { touch "$image_dir"; return 0; }
         work=$image_cache/$suite-$hash.tmp.$$
         mkdir -p "$work" || return 1
         ssh-keygen -q -t ed25519 -N '' -f "$work/key" &&

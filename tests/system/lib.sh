@@ -23,6 +23,15 @@ hostd_up() {
         bash -c '. <(grep -v "^main " quickstart); : >"$log"; build_hostd && make_accounts && make_storage && make_config && start_hostd && build_template' quickstart
 }
 
+# A changed tree in a guest where hostd may be running already.
+hostd_update() {
+        if [ ! -e /usr/local/sbin/hostd ]; then return; fi
+        make -s -C build install
+        systemctl daemon-reload
+        systemctl restart hostd
+        until_true 30 hostctl info
+}
+
 # For errexit a plain "! command" is never a failure.
 refused() {
         if "$@"; then

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Disk and inode limits where /var/lib/hostd is ext4 with project quotas.
 # LIMIT: 600
+# FROM: boot
 . tests/system/lib.sh
 cp -a /var/lib/hostd/templates /root/templates
 umount /var/lib/hostd

@@ -73,7 +73,6 @@ fcntl.ioctl(fd, 0x401c5820, bytes(attr))'
         echo held
 }
 
-hostd_up
 hostctl create agent a -s memory=512MiB -s pids=256 -s cpu=0.5 -s disk=300MiB -s inodes=10000
 hostctl create agent b -s memory=512MiB -s pids=256 -s cpu=1 -s disk=300MiB -s inodes=10000
 hostctl start a

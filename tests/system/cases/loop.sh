@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A machine whose only file system has no project quotas: quickstart gives hostd an image with xfs, which is back after a reboot.
 # LIMIT: 600
+# FROM: boot
 . tests/system/lib.sh
 case ${1:-1} in
 1)

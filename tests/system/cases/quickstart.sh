@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The README's command on a fresh machine; then what its reader does next: restart hostd under a running command, reboot, remove.
 # LIMIT: 1200
+# FROM: boot
+# SHORT
 . tests/system/lib.sh
 
 survive() { # COMMAND...: a running command, both instances and all limits live through it
