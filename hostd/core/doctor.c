@@ -135,6 +135,15 @@ static void probe_config(Manager *m, Finding *f) {
                 FOUND(f, PROTECTION_ENFORCED, "", "the files in %s are in force", m->paths.etc);
 }
 
+static void probe_history(Manager *m, Finding *f) {
+        const char *why = confdir_no_history(m->confdir);
+
+        if (why)
+                FOUND(f, PROTECTION_DEGRADED, "apt-get install git, or move the broken repository away; hostd tries again at the next change", "changes have no history: %.200s", why);
+        else
+                FOUND(f, PROTECTION_ENFORCED, "", "each change of the configuration is a commit");
+}
+
 uint64_t doctor_open_files(uint64_t wanted) {
         struct rlimit now, raised = {.rlim_cur = 1024, .rlim_max = wanted};
         bool may_raise;
@@ -167,7 +176,7 @@ static const Protection protections[] = {
         {"user-namespaces", true, probe_userns}, {"id-ranges", true, probe_ids},     {"state-directory", true, probe_state_dir},
         {"cgroups", false, probe_kill},          {"disk", true, probe_disk},         {"inodes", false, probe_inodes},
         {"apparmor", true, probe_apparmor},      {"seccomp", true, probe_seccomp},   {"network", true, probe_network},
-        {"configuration", false, probe_config},  {"audit", true, probe_audit},
+        {"configuration", false, probe_config},  {"history", false, probe_history},  {"audit", true, probe_audit},
         {"open-files", false, probe_open_files},
 };
 

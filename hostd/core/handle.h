@@ -67,6 +67,8 @@ void handle_warning_clear(Request *request);
 
 // Commits what the request wrote, named after its words and target; holds the request until git is done.
 void handle_commit(Request *request);
+// The same for all that differs from the history: what was changed by hand.
+void handle_commit_all(Request *request);
 // The file of a new instance; caller frees both. Shared by create and carve.
 typedef struct NewInstance { char *text; InstanceConfig *config; } NewInstance;
 void new_instance_done(NewInstance *instance);

@@ -276,7 +276,7 @@ static void rollback_checked_out(void *userdata, int r, json_t *result, Error *e
                         git_job(request, checkout_work, checkout_undone, &input);
         } else {
                 request_reply(request, changes_json(changes));
-                handle_commit(request);
+                handle_commit_all(request);
         }
         request_release(request);
 }
@@ -308,7 +308,13 @@ void handle_config_rollback(Request *request) {
                 request_failf(request, ERR_BUSY, "a rollback is under way");
                 return;
         }
-        manager_commit(m, "root <0@host>", "files changed by hand before a rollback", rollback_committed, request_hold(request));
+        commits_add(m->commits, &(CommitAsk) {
+                .author = "root <0@host>",
+                .message = "files changed by hand before a rollback",
+                .whole = true,
+                .done = rollback_committed,
+                .userdata = request_hold(request),
+        });
 }
 
 void handle_apply(Request *request) {
@@ -323,5 +329,5 @@ void handle_apply(Request *request) {
         }
         request_reply(request, changes_json(changes));
         if (!dry_run)
-                handle_commit(request);
+                handle_commit_all(request);
 }

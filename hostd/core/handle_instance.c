@@ -97,14 +97,28 @@ int new_instance_create(Manager *m, const char *name, const json_t *parameters, 
         return 0;
 }
 
-void handle_commit(Request *request) {
+static void commit_with(Request *request, bool whole) {
         _cleanup_free_ char *author = NULL, *message = NULL;
 
         if (asprintf(&author, "%s <%u@host>", request->peer.user, request->peer.uid) < 0)
                 author = NULL;
         if (asprintf(&message, "%s%s%s", request->method->words, request->target ? " " : "", request->target ?: "") < 0)
                 message = NULL;
-        manager_commit(request->manager, author ?: "root <0@host>", message ?: request->method->words, request_done, request_hold(request));
+        commits_add(request->manager->commits, &(CommitAsk) {
+                .author = author ?: "root <0@host>",
+                .message = message ?: request->method->words,
+                .whole = whole,
+                .done = request_done,
+                .userdata = request_hold(request),
+        });
+}
+
+void handle_commit(Request *request) {
+        commit_with(request, false);
+}
+
+void handle_commit_all(Request *request) {
+        commit_with(request, true);
 }
 
 static json_t *instance_brief(const Instance *instance) {

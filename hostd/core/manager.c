@@ -75,12 +75,30 @@ static void expire_audit(Manager *m) {
                 (void) job_start(m->event, &spec, NULL); // too many jobs: the next tick
 }
 
+static void commits_report(void *userdata, int r, const Error *err) {
+        Manager *m = userdata;
+
+        if (r < 0)
+                manager_warn(m, "commit", "host", "%s", error_message(err, r));
+        else if (r == CONFDIR_NO_HISTORY)
+                manager_warn(m, "history", "host", "changes are made, but without a history: %s", confdir_no_history(m->confdir));
+        else {
+                manager_unwarn(m, "commit", "host");
+                manager_unwarn(m, "history", "host");
+        }
+}
+
+static void commit_hand_edits(Manager *m, const char *message) {
+        commits_add(m->commits, &(CommitAsk) {.author = "root <0@host>", .message = message, .whole = true});
+}
+
 static int tick(sd_event_source *source, uint64_t usec, void *userdata) {
         Manager *m = userdata;
 
         manager_replan(m);
         instance_disk_purge_leftovers(m);
         instance_disk_watch(m);
+        commits_retry(m->commits);
         if (m->ticks++ % EXPIRE_EVERY == 0)
                 expire_audit(m);
         (void) sd_event_source_set_time_relative(source, TICK);
@@ -128,7 +146,8 @@ static int on_signal(sd_event_source *source, const struct signalfd_siginfo *si,
 
         if (si->ssi_signo == SIGHUP) {
                 (void) sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long) clock_monotonic());
-                (void) manager_reload(m, false, NULL, &err);
+                if (manager_reload(m, false, NULL, &err) >= 0)
+                        commit_hand_edits(m, "reload");
                 (void) sd_notify(0, "READY=1");
                 return 0;
         }
@@ -194,6 +213,9 @@ static int open_stores(Manager *m, Error *err) {
         r = store_open(db, &m->store, err);
         if (r < 0)
                 return r;
+        if (commits_new(m->event, m->confdir, commits_report, m, &m->commits) < 0)
+                return error_set_errno(err, ENOMEM, "cannot start");
+        commits_report(m, confdir_no_history(m->confdir) ? CONFDIR_NO_HISTORY : 0, NULL);
         if (audit_lost)
                 manager_warn(m, "audit", "host", "records that were on disk are gone from the audit log: see \"hostctl audit verify\"");
         m->store_is_new = r != STORE_OPENED;
@@ -342,7 +364,7 @@ int manager_run(Manager *m, Error *err) {
         if ((r = listen_socket(m, err)) < 0)
                 return r;
         manager_replan(m);
-        manager_commit(m, "root <0@host>", "files changed by hand before hostd started", NULL, NULL);
+        commit_hand_edits(m, "found when hostd started: changed by hand, or not committed by the hostd before");
         log_info("ready after %llu ms with %zu instances", (unsigned long long) ((clock_monotonic() - begun) / USEC_PER_MSEC), m->instances.n);
         (void) sd_notifyf(0, "READY=1\nSTATUS=%zu instances", m->instances.n);
         r = sd_event_loop(m->event);
@@ -357,7 +379,8 @@ Manager *manager_free(Manager *m) {
         m->server = NULL;
         requests_detach(m);
         jobs_cancel();
-        manager_commit_cancel(m);
+        if (m->commits)
+                commits_stop(m->commits);
         while (m->instances.first)
                 (void) instance_free(m->instances.first);
         command_link_free(m);
@@ -375,6 +398,7 @@ Manager *manager_free(Manager *m) {
         (void) desired_free(m->desired);
         (void) store_close(m->store);
         (void) audit_close(m->audit);
+        (void) commits_free(m->commits);
         (void) confdir_free(m->confdir);
         (void) close_fd(m->state_fd);
         (void) sd_event_unref(m->event);

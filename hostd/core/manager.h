@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
+#include "core/commits.h"
 #include "core/events.h"
 #include "core/instance.h"
 #include "core/template.h"
@@ -15,7 +16,6 @@
 #include "quotas/cgroup.h"
 #include "quotas/disk.h"
 #include "state/audit.h"
-#include "state/confdir.h"
 #include "state/store.h"
 #include "wire/server.h"
 
@@ -47,9 +47,7 @@ typedef struct Manager {
         bool stopping;
         bool store_is_new; // nothing in it yet: rebuilt from the files
         bool booting; // first plan after the host came up
-        struct CommitWaiter *commit_waiters;
-        sd_event_source *commit; // of the git child that runs; NULL: none does
-        pid_t commit_pid;
+        Commits *commits;
         struct Request *requests; // all that are not answered yet
         bool rolling_back;        // a job writes below /etc/hostd
         bool audit_failed;        // the last record could not be written
@@ -70,10 +68,6 @@ DEFINE_CLEANUP(Manager, manager_free)
 // Loads the files again; an invalid one is refused and the old state stays in force. `ret_changes` (may be NULL) gets the
 // readable difference; with dry_run nothing else happens.
 int manager_reload(Manager *manager, bool dry_run, char ***ret_changes, Error *err);
-// Commits /etc/hostd in the background; `done` is called when the commit that contains the present files has ended.
-typedef void (*CommitDone)(void *userdata, int r, Error *err);
-void manager_commit(Manager *manager, const char *author, const char *message, CommitDone done, void *userdata);
-void manager_commit_cancel(Manager *manager); // when hostd ends: tells all who wait
 // Writes (or, with `text` NULL, removes) one file and brings the whole set into force. What is refused is put back as it was.
 int manager_write(Manager *manager, const char *path, const char *text, Error *err);
 // Runs the planner soon, from the loop.

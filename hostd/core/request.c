@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "core/handle.h"
 
 static void request_free(Request *request) {
         *(request->previous ? &request->previous->next : &request->manager->requests) = request->next;
@@ -262,6 +263,9 @@ void request_dispatch(Call *call, void *userdata) {
         } else {
                 request->detail = request_describe(request->parameters);
                 request_handlers[id](request);
+                // A handler that failed half-way has written something all the same.
+                if (confdir_has_changes(request->manager->confdir))
+                        handle_commit(request);
         }
         request_release(request);
 }

@@ -6,6 +6,7 @@
 // are opened by O_NOFOLLOW each time, since a person may replace them while hostd runs.
 #include "state/confdir.h"
 
+#include <dirent.h>
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
@@ -40,16 +41,20 @@ struct ConfDir {
         int fd;
         struct timespec opened; // real time, as files' times are
         int commit_pidfd; // of the last commit; it may be over
+        HistoryChange *changes; // written, and not taken yet
+        char *no_history;       // why there is none, or NULL
 };
 
 // What the commit child's exit status means.
-typedef enum CommitExit { COMMIT_OK = 0, COMMIT_ADD = 10, COMMIT_COMMIT, COMMIT_DISK_FULL, COMMIT_KILLED } CommitExit;
+typedef enum CommitExit { COMMIT_OK = 0, COMMIT_FAILED = 10, COMMIT_DISK_FULL, COMMIT_KILLED, COMMIT_NO_HISTORY } CommitExit;
 
 ConfDir *confdir_free(ConfDir *dir) {
         if (!dir)
                 return NULL;
         (void) close_fd(dir->commit_pidfd);
         (void) close_fd(dir->fd);
+        (void) history_changes_free(dir->changes);
+        free(dir->no_history);
         free(dir->path);
         free(dir);
         return NULL;
@@ -122,6 +127,27 @@ static int prepare_repository(ConfDir *dir, Error *err) {
         return r < 0 ? error_set_errno(err, r, "cannot write .git/info/exclude") : 0;
 }
 
+// HEAD must exist before anything else asks for it: an empty history has no revision to compare with. What is there already goes
+// into history by the first commit that finds it.
+static int first_commit(ConfDir *dir, Error *err) {
+        Git git = git_of(dir);
+        int r = git_run(&git, GIT_ARGUMENTS("rev-parse", "--quiet", "--verify", "HEAD"), NULL, err);
+
+        if (r <= 0)
+                return r;
+        return git_check(&git, GIT_ARGUMENTS("commit", "--quiet", "--no-verify", "--allow-empty", "-m", "Begin the history of the configuration"), NULL,
+                         err);
+}
+
+static int prepare_history(ConfDir *dir, Error *err) {
+        int r;
+
+        if (!git_is_installed())
+                return error_set(err, ERR_UNAVAILABLE, "git is not installed");
+        r = prepare_repository(dir, err);
+        return r < 0 ? r : first_commit(dir, err);
+}
+
 // Strictly: a lock of the very moment hostd started is left to its owner.
 static bool earlier(const struct timespec *a, const struct timespec *b) {
         return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
@@ -136,6 +162,24 @@ static void remove_stale_locks(int dir, const struct timespec *from, const struc
                 if (earlier(&st.st_mtim, until) && !(from && earlier(&st.st_mtim, from)))
                         (void) unlinkat(dir, lock_files[i], 0); // if it stays, git says so
         }
+}
+
+// Files that a killed or failed fast-import leaves behind.
+static void remove_matching(int dir, const char *folder, const char *prefix, const struct timespec *until) {
+        _cleanup_close_ int fd = openat(dir, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        DIR *d = fd < 0 ? NULL : fdopendir(fd);
+        struct dirent *e;
+
+        if (!d)
+                return;
+        fd = -EBADF;
+        while ((e = readdir(d))) {
+                struct stat st;
+                if (strncmp(e->d_name, prefix, strlen(prefix)) == 0 && fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    (!until || earlier(&st.st_mtim, until)))
+                        (void) unlinkat(dirfd(d), e->d_name, 0);
+        }
+        (void) closedir(d);
 }
 
 static bool commit_is_running(ConfDir *dir) {
@@ -157,41 +201,20 @@ static bool disk_is_full(int fd) {
 }
 
 // The exit status has no room for what git said: it goes to standard error, which is the journal.
-static CommitExit commit_failed(const ConfDir *dir, int r, CommitExit code, const Error *err) {
-        dprintf(STDERR_FILENO, "hostd: committing the configuration: %s\n", error_message(err, r));
-        return r == -EINTR ? COMMIT_KILLED : disk_is_full(dir->fd) ? COMMIT_DISK_FULL : code;
-}
-
-static CommitExit run_commit(const ConfDir *dir, const Git *git, const char *message) {
+static CommitExit run_commit(ConfDir *dir, const Git *git, const HistoryCommit *commits) {
         _cleanup_error_ Error err = ERROR_NULL;
-        int r = git_check(git, GIT_ARGUMENTS("add", "--all", "--", "."), NULL, &err);
+        CommitExit otherwise = COMMIT_FAILED;
+        int r = 0;
 
-        if (r < 0)
-                return commit_failed(dir, r, COMMIT_ADD, &err);
-        r = git_check(git, GIT_ARGUMENTS("commit", "--quiet", "--no-verify", "--cleanup=verbatim", "-m", message), NULL, &err);
-        // A commit without a difference fails, too; then there is nothing to do. One that was killed may have left locks behind
-        // whether it got that far or not.
-        if (r == 0 || (r != -EINTR && git_run(git, GIT_ARGUMENTS("diff", "--cached", "--quiet", "HEAD"), NULL, NULL) == 0))
+        if (dir->no_history && (r = prepare_history(dir, &err)) < 0)
+                otherwise = COMMIT_NO_HISTORY;
+        if (r >= 0)
+                r = history_write(git, commits, &err);
+        if (r >= 0)
                 return COMMIT_OK;
-        return commit_failed(dir, r, COMMIT_COMMIT, &err);
-}
-
-// "NAME <uid@host>" in its two parts.
-static int split_author(const char *author, char **ret_name, char **ret_email, Error *err) {
-        const char *open = strrchr(author, '<');
-        size_t size = strlen(author);
-        _cleanup_free_ char *name = NULL, *email = NULL;
-
-        if (!valid_is(VALID_TEXT, author) || !open || open - author < 2 || open[-1] != ' ' || author[size - 1] != '>' ||
-            strcspn(author, "<>") != (size_t) (open - author) || strcspn(open + 1, "<>") != size - 2 - (size_t) (open - author))
-                return error_set_field(err, "author", "author must be of the form \"NAME <UID@HOST>\"");
-        name = strndup(author, (size_t) (open - author) - 1);
-        email = strndup(open + 1, strlen(open + 1) - 1);
-        if (!name || !email)
-                return error_set_errno(err, ENOMEM, "cannot commit");
-        *ret_name = TAKE_PTR(name);
-        *ret_email = TAKE_PTR(email);
-        return 0;
+        dprintf(STDERR_FILENO, "hostd: committing the configuration: %s\n", error_message(&err, r));
+        remove_matching(dir->fd, ".git", "fast_import_crash_", NULL);
+        return r == -EINTR ? COMMIT_KILLED : disk_is_full(dir->fd) ? COMMIT_DISK_FULL : otherwise;
 }
 
 // Keeps standard error (the journal) and the directory; nothing else of hostd's may live on in this child, least of all clients'
@@ -211,14 +234,15 @@ static void child_isolate(ConfDir *dir) {
         (void) syscall(SYS_close_range, 4U, ~0U, 0);
 }
 
-// Never returns. The child runs both of git's steps, so that the loop has one process to wait for.
-static void commit_child(ConfDir *dir, const Git *git, const char *message) {
+// Never returns. The child waits for git, so that the loop has one process to wait for.
+static void commit_child(ConfDir *dir, const HistoryCommit *commits) {
+        Git git = git_of(dir);
         struct timespec start, end;
         CommitExit code;
 
         child_isolate(dir);
         (void) clock_gettime(CLOCK_REALTIME_COARSE, &start); // the clock of files' times
-        code = run_commit(dir, git, message);
+        code = run_commit(dir, &git, commits);
         if (code == COMMIT_KILLED) {
                 // Our git is dead: what it locked between then and now is nobody's.
                 (void) clock_gettime(CLOCK_REALTIME, &end);
@@ -227,25 +251,18 @@ static void commit_child(ConfDir *dir, const Git *git, const char *message) {
         _exit(code);
 }
 
-int confdir_commit(ConfDir *dir, const char *author, const char *message, pid_t *ret_pid, int *ret_pidfd, Error *err) {
-        _cleanup_free_ char *name = NULL, *email = NULL;
+int confdir_commit(ConfDir *dir, const HistoryCommit *commits, pid_t *ret_pid, int *ret_pidfd, Error *err) {
         _cleanup_close_ int pidfd = -EBADF;
         pid_t pid;
-        int r = split_author(author, &name, &email, err);
 
-        if (r < 0)
-                return r;
-        if (!valid_is(VALID_TEXT, message) || !message[0])
-                return error_set_field(err, "message", "message must be one line of text");
         if (commit_is_running(dir))
                 return error_set(err, ERR_BUSY, "a commit of the configuration is running");
         remove_stale_locks(dir->fd, NULL, &dir->opened);
-        Git git = {.path = dir->path, .author = name, .email = email};
         pid = fork();
         if (pid < 0)
                 return error_set_errno(err, errno, "cannot fork for a commit");
         if (pid == 0)
-                commit_child(dir, &git, message);
+                commit_child(dir, commits);
         pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
         if (pidfd >= 0)
                 dir->commit_pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
@@ -259,44 +276,27 @@ int confdir_commit(ConfDir *dir, const char *author, const char *message, pid_t 
         return 0;
 }
 
-int confdir_commit_result(int wait_status, Error *err) {
-        static const struct {
-                CommitExit code;
-                ErrorCode error;
-                const char *reason;
-        } reasons[] = {
-                {COMMIT_ADD, ERR_INTERNAL, "git add failed"},
-                {COMMIT_COMMIT, ERR_INTERNAL, "git commit failed"},
-                {COMMIT_DISK_FULL, ERR_QUOTA, "the disk is full"},
-                {COMMIT_KILLED, ERR_INTERNAL, "git was killed"},
-        };
+int confdir_commit_result(ConfDir *dir, int wait_status, Error *err) {
+        int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : COMMIT_KILLED;
 
-        if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == COMMIT_OK)
+        if (code == COMMIT_NO_HISTORY)
+                return CONFDIR_NO_HISTORY;
+        if (code == COMMIT_OK) {
+                free(TAKE_PTR(dir->no_history));
                 return 0;
-        for (size_t i = 0; WIFEXITED(wait_status) && i < ELEMENTS(reasons); i++)
-                if ((int) reasons[i].code == WEXITSTATUS(wait_status))
-                        return error_set(err, reasons[i].error,
-                                         "the files are in force, but the change is not yet in the configuration's history: %s; "
-                                         "the next change will include it", reasons[i].reason);
-        return error_set(err, ERR_INTERNAL, "the commit of the configuration was killed; the next change will include it");
-}
-
-// HEAD must exist before anything else asks for it: an empty history has no revision to compare with.
-static int first_commit(ConfDir *dir, Error *err) {
-        Git git = git_of(dir);
-        int r = git_run(&git, GIT_ARGUMENTS("rev-parse", "--quiet", "--verify", "HEAD"), NULL, err);
-
-        if (r <= 0)
-                return r;
-        r = git_check(&git, GIT_ARGUMENTS("add", "--all", "--", "."), NULL, err);
-        if (r < 0)
-                return r;
-        return git_check(&git, GIT_ARGUMENTS("commit", "--quiet", "--no-verify", "--allow-empty", "-m",
-                                             "Begin the history of the configuration"), NULL, err);
+        }
+        if (code == COMMIT_KILLED) {
+                (void) error_set(err, ERR_INTERNAL, "the files are in force, but git was killed, and the change may not be in the configuration's history");
+                return -EINTR;
+        }
+        return error_set(err, code == COMMIT_DISK_FULL ? ERR_QUOTA : ERR_INTERNAL,
+                         "the files are in force, but the change is not yet in the configuration's history: %s; hostd tries again by itself",
+                         code == COMMIT_DISK_FULL ? "the disk is full" : "git failed");
 }
 
 int confdir_open(const char *path, ConfDir **ret, Error *err) {
         _cleanup_(confdir_freep) ConfDir *dir = calloc(1, sizeof(*dir));
+        _cleanup_error_ Error why = ERROR_NULL;
         int r;
 
         if (!dir)
@@ -316,17 +316,21 @@ int confdir_open(const char *path, ConfDir **ret, Error *err) {
         (void) clock_gettime(CLOCK_REALTIME_COARSE, &dir->opened);
         for (size_t i = 0; r >= 0 && i < ELEMENTS(folders); i++)
                 r = make_folder(dir->fd, folders[i], err);
-        remove_stale_locks(dir->fd, NULL, &dir->opened);
-        if (r >= 0)
-                r = prepare_repository(dir, err);
-        if (r >= 0)
-                r = first_commit(dir, err);
         if (r < 0) {
                 (void) error_wrap(err, "%s", path);
                 return r;
         }
+        remove_stale_locks(dir->fd, NULL, &dir->opened);
+        remove_matching(dir->fd, ".git/objects/pack", "tmp_pack_", &dir->opened);
+        r = prepare_history(dir, &why);
+        if (r < 0 && !(dir->no_history = strdup(error_message(&why, r))))
+                return error_set_errno(err, ENOMEM, "cannot open %s", path);
         *ret = TAKE_PTR(dir);
-        return 0;
+        return r < 0 ? CONFDIR_NO_HISTORY : 0;
+}
+
+const char *confdir_no_history(const ConfDir *dir) {
+        return dir->no_history;
 }
 
 // The folder of a legal path, and the file's name in it; `folder` is NULL for the directory itself.
@@ -399,7 +403,26 @@ int confdir_read(ConfDir *dir, const char *path, char **ret, Error *err) {
         return 0;
 }
 
+// What is there now, for the change that follows; NULL and true: nothing. What is no text is replaced without being told of.
+static bool text_before(int fd, const char *name, char **ret) {
+        struct stat st;
+        size_t size;
+
+        if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return errno == ENOENT;
+        return S_ISREG(st.st_mode) && io_read_file(fd, name, CONFDIR_TEXT_MAX, ret, &size) == 0 && strlen(*ret) == size;
+}
+
+// The file is written: without memory for the note it is committed as found by hand, later.
+static void note_change(ConfDir *dir, const char *path, bool known, const char *before, const char *after) {
+        if (known)
+                (void) history_note(&dir->changes, path, before, after);
+        else
+                (void) history_note_kind(&dir->changes, CHANGE_FOUND, path, after);
+}
+
 int confdir_write(ConfDir *dir, const char *path, const char *text, Error *err) {
+        _cleanup_free_ char *before = NULL;
         _cleanup_close_ int fd = -EBADF;
         const char *name = NULL;
         int r = open_folder(dir, path, &name, &fd, err);
@@ -408,20 +431,89 @@ int confdir_write(ConfDir *dir, const char *path, const char *text, Error *err) 
                 return r;
         if (strlen(text) > CONFDIR_TEXT_MAX)
                 return error_set(err, ERR_INVALID, "%s would be larger than 1 MiB", path);
+        bool known = text_before(fd, name, &before);
         r = io_write_atomic(fd, name, text, strlen(text), 0644);
-        return r < 0 ? error_set_errno(err, r, "cannot write %s", path) : 0;
+        if (r < 0)
+                return error_set_errno(err, r, "cannot write %s", path);
+        note_change(dir, path, known, before, text);
+        return 0;
 }
 
 int confdir_remove(ConfDir *dir, const char *path, Error *err) {
+        _cleanup_free_ char *before = NULL;
         _cleanup_close_ int fd = -EBADF;
         const char *name = NULL;
         int r = open_folder(dir, path, &name, &fd, err);
 
         if (r < 0)
                 return r;
+        bool known = text_before(fd, name, &before);
         if (unlinkat(fd, name, 0) < 0)
                 return error_set_errno(err, errno, "cannot remove %s", path);
+        note_change(dir, path, known, before, NULL);
         return fsync(fd) < 0 ? error_set_errno(err, errno, "cannot remove %s", path) : 0;
+}
+
+HistoryChange *confdir_take_changes(ConfDir *dir) {
+        return TAKE_PTR(dir->changes);
+}
+
+bool confdir_has_changes(const ConfDir *dir) {
+        return dir && dir->changes != NULL;
+}
+
+bool confdir_path_is_ours(const char *path) {
+        const char *folder, *name;
+
+        return path_split(path, &folder, &name);
+}
+
+static int snapshot_file(ConfDir *dir, const char *path, char *const *except, HistoryChange **changes) {
+        _cleanup_free_ char *text = NULL;
+
+        if (!confdir_path_is_ours(path))
+                return 0;
+        if (strv_contains(except, path))
+                return history_note_kind(changes, CHANGE_LEAVE, path, NULL);
+        int r = confdir_read(dir, path, &text, NULL);
+        if (r == -ENOENT)
+                return 0;
+        return history_note_kind(changes, r < 0 ? CHANGE_LEAVE : CHANGE_FOUND, path, text);
+}
+
+static int snapshot_folder(ConfDir *dir, const char *folder, char *const *except, HistoryChange **changes) {
+        int fd = openat(dir->fd, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), r = 0;
+        DIR *d = fd < 0 ? NULL : fdopendir(fd);
+        struct dirent *e;
+
+        if (!d) {
+                r = -errno;
+                (void) close_fd(fd);
+                return r;
+        }
+        while (r >= 0 && (e = readdir(d))) {
+                char path[300];
+                if (snprintf(path, sizeof(path), "%s/%s", folder, e->d_name) < (int) sizeof(path))
+                        r = snapshot_file(dir, path, except, changes);
+        }
+        (void) closedir(d);
+        return r;
+}
+
+int confdir_snapshot(ConfDir *dir, char *const *except, HistoryChange **ret, Error *err) {
+        _cleanup_(history_changes_freep) HistoryChange *changes = NULL;
+        int r = snapshot_file(dir, "hostd.conf", except, &changes);
+
+        for (size_t i = 0; r >= 0 && i < ELEMENTS(folders); i++)
+                r = snapshot_folder(dir, folders[i], except, &changes);
+        // A file that is excepted and gone is left alone as well.
+        for (char *const *p = except; r >= 0 && p && *p; p++)
+                if (faccessat(dir->fd, *p, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+                        r = history_note_kind(&changes, CHANGE_LEAVE, *p, NULL);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot read %s", dir->path);
+        *ret = TAKE_PTR(changes);
+        return 0;
 }
 
 int confdir_log(ConfDir *dir, unsigned max, char **ret_text, Error *err) {

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "base/io.h"
 #include "base/process.h"
 #include "base/strv.h"
 #include "base/valid.h"
@@ -53,17 +54,13 @@ static int git_env(const Git *git, char ***ret) {
         static const char *const fixed[] = {
                 "PATH=/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/nonexistent", "TZ=UTC", "GIT_CONFIG_NOSYSTEM=1",
                 "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0",
-                "GIT_COMMITTER_NAME=hostd", "GIT_COMMITTER_EMAIL=hostd@localhost",
+                "GIT_COMMITTER_NAME=hostd", "GIT_COMMITTER_EMAIL=hostd@localhost", "GIT_AUTHOR_NAME=hostd", "GIT_AUTHOR_EMAIL=hostd@localhost",
         };
         _cleanup_strv_ char **env = NULL;
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < ELEMENTS(fixed); i++)
                 r = strv_append(&env, fixed[i]);
-        if (r >= 0)
-                r = strv_append_format(&env, "GIT_AUTHOR_NAME=%s", git->author ?: "hostd");
-        if (r >= 0)
-                r = strv_append_format(&env, "GIT_AUTHOR_EMAIL=%s", git->email ?: "hostd@localhost");
         if (r >= 0 && git->index)
                 r = strv_append_format(&env, "GIT_INDEX_FILE=%s", git->index);
         if (r < 0)
@@ -72,8 +69,8 @@ static int git_env(const Git *git, char ***ret) {
         return 0;
 }
 
-// To the end of the file; more than GIT_OUTPUT_MAX is -EFBIG, since the text becomes one answer in memory.
-static int read_all(int fd, char **ret) {
+// To the end of the file; more than `max` is -EFBIG.
+static int read_all(int fd, size_t max, GitText *ret) {
         _cleanup_free_ char *text = NULL;
         size_t used = 0, room = 0;
 
@@ -92,11 +89,11 @@ static int read_all(int fd, char **ret) {
                 if (n == 0)
                         break;
                 used += (size_t) n;
-                if (used > GIT_OUTPUT_MAX)
+                if (used > max)
                         return -EFBIG;
         }
         text[used] = 0;
-        *ret = TAKE_PTR(text);
+        *ret = (GitText) {TAKE_PTR(text), used};
         return 0;
 }
 
@@ -125,10 +122,20 @@ static int git_start(const Git *git, const char *const *arguments, ProcessSpec *
         return process_spawn(spec, ret_pid, NULL, err);
 }
 
+typedef struct GitCapture {
+        int input; // -EBADF: none
+        size_t max;
+        GitText output, said; // results, owned
+} GitCapture;
+
+static void git_capture_done(GitCapture *capture) {
+        free(capture->output.data);
+        free(capture->said.data);
+}
+
 // stderr goes to a memory file, so that neither pipe can block the other.
-static int git_capture(const Git *git, const char *const *arguments, char **ret_output, char **ret_said, Error *err) {
+static int git_capture(const Git *git, const char *const *arguments, GitCapture *capture, Error *err) {
         _cleanup_close_ int rd = -EBADF, wr = -EBADF, said = -EBADF;
-        _cleanup_free_ char *output = NULL;
         ProcessSpec spec = PROCESS_SPEC_NULL;
         int p[2], r, status;
         pid_t pid;
@@ -140,13 +147,14 @@ static int git_capture(const Git *git, const char *const *arguments, char **ret_
         said = memfd_create("git", MFD_CLOEXEC);
         if (said < 0)
                 return error_set_errno(err, errno, "cannot make a memory file");
+        spec.stdin_fd = capture->input;
         spec.stdout_fd = wr;
         spec.stderr_fd = said;
         r = git_start(git, arguments, &spec, &pid, err);
         if (r < 0)
                 return r;
         wr = close_fd(wr);
-        r = read_all(rd, &output);
+        r = read_all(rd, capture->max, &capture->output);
         rd = close_fd(rd); // git ends with SIGPIPE when its output was too long
         status = wait_for(pid);
         if (r < 0)
@@ -155,34 +163,67 @@ static int git_capture(const Git *git, const char *const *arguments, char **ret_
                 (void) error_set(err, ERR_INTERNAL, "git was killed");
                 return status;
         }
-        if (lseek(said, 0, SEEK_SET) < 0 || read_all(said, ret_said) < 0)
-                *ret_said = NULL;
-        if (ret_output)
-                *ret_output = TAKE_PTR(output);
+        if (lseek(said, 0, SEEK_SET) >= 0)
+                (void) read_all(said, GIT_OUTPUT_MAX, &capture->said);
         return status;
 }
 
 int git_run(const Git *git, const char *const *arguments, char **ret_output, Error *err) {
-        _cleanup_free_ char *said = NULL;
+        _cleanup_(git_capture_done) GitCapture capture = {.input = -EBADF, .max = GIT_OUTPUT_MAX};
+        int r = git_capture(git, arguments, &capture, err);
 
-        return git_capture(git, arguments, ret_output, &said, err);
+        if (r >= 0 && ret_output)
+                *ret_output = TAKE_PTR(capture.output.data);
+        return r;
+}
+
+// The first line says it; git's advice behind it is for people at a terminal.
+static int git_failed(const char *command, char *said, Error *err) {
+        _cleanup_free_ char *shown = NULL;
+
+        if (said) {
+                said[strcspn(said, "\n")] = 0;
+                shown = valid_printable(said);
+        }
+        return error_set(err, ERR_INTERNAL, "git %s failed: %s", command, shown && *shown ? shown : "no reason given");
 }
 
 int git_check(const Git *git, const char *const *arguments, char **ret_output, Error *err) {
-        _cleanup_free_ char *said = NULL, *shown = NULL, *output = NULL;
-        int r = git_capture(git, arguments, &output, &said, err);
+        _cleanup_(git_capture_done) GitCapture capture = {.input = -EBADF, .max = GIT_OUTPUT_MAX};
+        int r = git_capture(git, arguments, &capture, err);
 
         if (r < 0)
                 return r;
-        if (r > 0) {
-                // The first line says it; git's advice behind it is for people at a terminal.
-                if (said) {
-                        said[strcspn(said, "\n")] = 0;
-                        shown = valid_printable(said);
-                }
-                return error_set(err, ERR_INTERNAL, "git %s failed: %s", arguments[0], shown && *shown ? shown : "no reason given");
-        }
+        if (r > 0)
+                return git_failed(arguments[0], capture.said.data, err);
         if (ret_output)
-                *ret_output = TAKE_PTR(output);
+                *ret_output = TAKE_PTR(capture.output.data);
         return 0;
+}
+
+int git_filter(const Git *git, const char *const *arguments, const GitText *input, GitText *ret, Error *err) {
+        _cleanup_(git_capture_done) GitCapture capture = {.input = -EBADF, .max = GIT_INPUT_MAX};
+        _cleanup_close_ int fd = memfd_create("git-input", MFD_CLOEXEC);
+        int r;
+
+        if (fd < 0)
+                return error_set_errno(err, errno, "cannot make a memory file");
+        r = io_write_all(fd, input->data, input->size);
+        if (r < 0 || lseek(fd, 0, SEEK_SET) < 0)
+                return error_set_errno(err, r < 0 ? r : -errno, "cannot write to a memory file");
+        capture.input = fd;
+        r = git_capture(git, arguments, &capture, err);
+        if (r < 0)
+                return r;
+        if (r > 0)
+                return git_failed(arguments[0], capture.said.data, err);
+        if (ret) {
+                *ret = capture.output;
+                capture.output = (GitText) {0};
+        }
+        return 0;
+}
+
+bool git_is_installed(void) {
+        return access(GIT_PROGRAM, X_OK) == 0;
 }

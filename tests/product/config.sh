@@ -9,7 +9,9 @@ cp "$HOSTD_ETC/hostd.conf" "$work/hostd.conf"
 restore() { cp "$work/hostd.conf" "$HOSTD_ETC/hostd.conf"; rm -f "$HOSTD_ETC"/instances.d/pt-*.conf.* "$HOSTD_ETC"/policies.d/pt-bad.conf; hostctl apply >/dev/null 2>&1; }
 trap 'restore; finish' EXIT
 commits() { git -C "$HOSTD_ETC" rev-list --count HEAD; }
-commands_since() { git -C "$HOSTD_ETC" log --format=%s "$1..HEAD" | tr ';' '\n' | grep -c 'set pt-[ab]'; }
+# One commit for each of them, with one file in each.
+commands_since() { git -C "$HOSTD_ETC" log --format=%s "$1..HEAD" | grep -cE '^(set|label) pt-[ab]$'; }
+files_since() { git -C "$HOSTD_ETC" log --format= --name-only "$1..HEAD" | grep -c .; }
 enforced() { hostctl show pt-a -f json | jq -r ".enforced.$1"; }
 
 # --- every change is a commit with its author and its command
@@ -135,7 +137,37 @@ for i in $(seq 10); do hostctl set pt-a labels.a$i=v$i >"$work/set.a$i" 2>&1 & h
 wait $(jobs -p)
 check_is "20 parallel changes are all there" "10 10" sh -c "echo \$(hostctl show pt-a -f json | jq '.labels | keys | map(select(startswith(\"a\"))) | length') \$(hostctl show pt-b -f json | jq '.labels | keys | map(select(startswith(\"b\"))) | length')"
 check_is "they are in the history" 20 sh -c "git -C $HOSTD_ETC show HEAD:instances.d/pt-a.conf HEAD:instances.d/pt-b.conf | grep -oE '[ab][0-9]+=v[0-9]+' | wc -l"
-check "with their commands" sh -c "[ $(commands_since "$start") -ge 10 ]"
+check_is "each is a commit with its command" "20 20" echo $(commands_since "$start") $(files_since "$start")
+start=$(config_head) begin=$(now_ms)
+for i in $(seq 100); do hostctl set pt-a description="burst $i" >/dev/null 2>&1 & done
+wait $(jobs -p)
+note "100 changes at once: $(($(now_ms) - begin)) ms until all were answered"
+check_is "100 changes at once are 100 commits" "100 100" echo $(commands_since "$start") $(files_since "$start")
+check_is "each text is in one of them" 100 sh -c "git -C $HOSTD_ETC log -p --format= $start..HEAD | grep -oE '^\\+description = \"burst [0-9]+\"' | sort -u | wc -l"
+
+# --- a person edits while others change
+sed -i 's/^pids = .*/pids = 97;/' "$HOSTD_ETC/instances.d/pt-b.conf"
+start=$(config_head)
+hostctl set pt-a description="beside a hand edit" >/dev/null
+check_is "a hand edit of another file is not in somebody's commit" "instances.d/pt-a.conf" git -C "$HOSTD_ETC" log --format= --name-only "$start..HEAD"
+hostctl apply >/dev/null
+check_is "apply commits it by itself" "apply instances.d/pt-b.conf" sh -c "git -C $HOSTD_ETC log --format=%s --name-only -1 | xargs"
+sed -i 's/^pids = .*/pids = 96;/' "$HOSTD_ETC/instances.d/pt-b.conf"
+hostctl set pt-b description="over a hand edit" >/dev/null
+check_is "one of the same file has its own commit before" "set pt-b; instances.d/pt-b.conf: found changed by hand;" sh -c "git -C $HOSTD_ETC log --format='%s;' -2 | xargs"
+git -C "$HOSTD_ETC" -c user.name=op -c user.email=op@host commit -q --allow-empty -m "by hand"
+check "a person may commit here" hostctl set pt-b description="after a commit by hand"
+check_is "nothing is pending" "" git -C "$HOSTD_ETC" status --porcelain -uno
+
+# --- hostd dies between the file and its commit: the next one finds it
+git -C "$HOSTD_ETC" symbolic-ref HEAD >"$work/branch"
+touch -d '+1 day' "$HOSTD_ETC/.git/$(cat "$work/branch").lock"
+check_status "a change that git cannot take says so" 1 "not yet in the configuration's history" hostctl set pt-b description="not committed"
+check "warning" sh -c "hostctl warning list | grep -q history"
+hostd_kill
+rm "$HOSTD_ETC/.git/$(cat "$work/branch").lock"
+hostd_start
+check "after the death of hostd it is found" wait_for 10 sh -c "git -C $HOSTD_ETC show HEAD | grep -q '^+description = .not committed' && git -C $HOSTD_ETC log -1 --format=%s | grep -q '^found when hostd started'"
 (for i in $(seq 20); do sed -i "s/^pids = .*/pids = $((150 + i));/" "$conf"; hostctl apply >/dev/null 2>&1; done) &
 (for i in $(seq 20); do hostctl set pt-a description="n$i" >/dev/null 2>&1; done) &
 wait $(jobs -p)

@@ -43,15 +43,40 @@ static ConfDir *open_or_fail(void) {
         return dir;
 }
 
-static int commit(ConfDir *dir, const char *message, Error *err) {
+static int run_commits(ConfDir *dir, const HistoryCommit *commits, Error *err) {
         _cleanup_close_ int pidfd = -EBADF;
         pid_t pid;
-        int status, r = confdir_commit(dir, "alice <1000@host>", message, &pid, &pidfd, err);
+        int status, r = confdir_commit(dir, commits, &pid, &pidfd, err);
 
         if (r < 0)
                 return r;
         assert_int_equal(waitpid(pid, &status, 0), pid);
-        return confdir_commit_result(status, err);
+        return confdir_commit_result(dir, status, err);
+}
+
+// What was written since the last call.
+static HistoryCommit *take_commit(ConfDir *dir, const char *author, const char *message) {
+        HistoryChange *changes = confdir_take_changes(dir);
+        HistoryCommit *taken = NULL;
+
+        assert_int_equal(history_commit_new(author, message, &changes, &taken, NULL), 0);
+        return taken;
+}
+
+static int commit(ConfDir *dir, const char *message, Error *err) {
+        _cleanup_(history_commit_freep) HistoryCommit *one = take_commit(dir, "alice <1000@host>", message);
+
+        return run_commits(dir, one, err);
+}
+
+static int commit_whole(ConfDir *dir, const char *message, char *const *except, Error *err) {
+        HistoryChange *changes = NULL;
+        _cleanup_(history_commit_freep) HistoryCommit *one = NULL;
+
+        assert_int_equal(confdir_snapshot(dir, except, &changes, err), 0);
+        assert_int_equal(history_commit_new("alice <1000@host>", message, &changes, &one, err), 0);
+        one->whole = true;
+        return run_commits(dir, one, err);
 }
 
 static void commit_or_fail(ConfDir *dir, const char *message) {
@@ -66,6 +91,11 @@ static void write_or_fail(ConfDir *dir, const char *path, const char *text) {
 
         if (confdir_write(dir, path, text, &err) < 0)
                 fail_msg("%s", err.message);
+}
+
+// As a person does: hostd is not told.
+static void write_by_hand(ConfDir *dir, const char *path, const char *text) {
+        assert_int_equal(io_write_atomic(confdir_fd(dir), path, text, strlen(text), 0644), 0);
 }
 
 static void expect_text(ConfDir *dir, const char *path, const char *wanted) {
@@ -132,7 +162,7 @@ static void test_checkout(void **state) {
         write_or_fail(dir, "instances.d/b.conf", "new");
         assert_int_equal(confdir_remove(dir, "policies.d/web.conf", &err), 0);
         commit_or_fail(dir, "second");
-        write_or_fail(dir, "instances.d/c.conf", "not committed");
+        write_by_hand(dir, "instances.d/c.conf", "not committed");
         if (confdir_checkout(dir, "HEAD~1", &err) < 0)
                 fail_msg("%s", err.message);
         expect_text(dir, "instances.d/a.conf", "one");
@@ -140,7 +170,9 @@ static void test_checkout(void **state) {
         expect_text(dir, "instances.d/b.conf", NULL);
         expect_text(dir, "instances.d/c.conf", NULL);
         assert_int_equal(log_lines(dir, NULL), 3); // no commit of its own
-        commit_or_fail(dir, "config rollback");
+        assert_int_equal(commit_whole(dir, "config rollback", NULL, NULL), 0);
+        assert_int_equal(log_lines(dir, NULL), 4);
+        assert_int_equal(commit_whole(dir, "nothing differs", NULL, NULL), 0);
         assert_int_equal(log_lines(dir, NULL), 4);
         assert_int_equal(faccessat(confdir_fd(dir), ".git/index.lock", F_OK, 0), -1);
 }
@@ -184,15 +216,14 @@ static void test_refused_paths(void **state) {
 
 static void test_refused_authors(void **state) {
         static const char *const bad[] = {"", "alice", "<a@b>", " <a@b>x", "alice <a@b", "al<ice <a@b>", "alice <a<b>", "alice\n <a@b>",
-                                          "alice <a@b>\n", "alice<a@b>"};
-        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
-        pid_t pid;
-        int pidfd;
+                                          "alice <a@b>\n", "alice<a@b>", "alice> <a@b>", "alice <a>@b>"};
+        HistoryChange *none = NULL;
+        HistoryCommit *made = NULL;
 
         for (size_t i = 0; i < ELEMENTS(bad); i++)
-                assert_int_equal(confdir_commit(dir, bad[i], "m", &pid, &pidfd, NULL), -EINVAL);
-        assert_int_equal(confdir_commit(dir, "a <b@c>", "two\nlines", &pid, &pidfd, NULL), -EINVAL);
-        assert_int_equal(confdir_commit(dir, "a <b@c>", "", &pid, &pidfd, NULL), -EINVAL);
+                assert_int_equal(history_commit_new(bad[i], "m", &none, &made, NULL), -EINVAL);
+        assert_int_equal(history_commit_new("a <b@c>", "two\nlines", &none, &made, NULL), -EINVAL);
+        assert_int_equal(history_commit_new("a <b@c>", "", &none, &made, NULL), -EINVAL);
 }
 
 static void touch_lock(int dir, const char *path, time_t age) {
@@ -207,6 +238,7 @@ static void touch_lock(int dir, const char *path, time_t age) {
 
 static void test_stale_lock(void **state) {
         _cleanup_(confdir_freep) ConfDir *dir = open_or_fail(), *again = NULL;
+        _cleanup_(history_commit_freep) HistoryCommit *blocked = NULL;
         _cleanup_error_ Error err = ERROR_NULL;
 
         write_or_fail(dir, "hostd.conf", "1");
@@ -215,17 +247,24 @@ static void test_stale_lock(void **state) {
         touch_lock(confdir_fd(dir), ".git/refs/heads/main.lock", 1000);
         commit_or_fail(dir, "in spite of locks of the dead");
         assert_int_equal(log_lines(dir, NULL), 2);
-        // A lock that is younger than this process may be somebody's work.
+        // A lock that is younger than this process may be somebody's work. The index can wait, the branch cannot.
         write_or_fail(dir, "hostd.conf", "2");
         touch_lock(confdir_fd(dir), ".git/index.lock", -1);
-        assert_true(commit(dir, "blocked", &err) < 0);
-        assert_non_null(strstr(err.message, "git add failed"));
+        commit_or_fail(dir, "without the index");
+        write_or_fail(dir, "hostd.conf", "3");
+        touch_lock(confdir_fd(dir), ".git/refs/heads/main.lock", -1);
+        blocked = take_commit(dir, "a <b@c>", "blocked");
+        assert_int_equal(run_commits(dir, blocked, &err), -EIO);
+        assert_non_null(strstr(err.message, "git failed"));
+        assert_int_equal(log_lines(dir, NULL), 3);
+        assert_int_equal(unlinkat(confdir_fd(dir), ".git/refs/heads/main.lock", 0), 0);
         assert_int_equal(unlinkat(confdir_fd(dir), ".git/index.lock", 0), 0);
-        commit_or_fail(dir, "free again");
+        assert_int_equal(run_commits(dir, blocked, NULL), 0);
+        assert_int_equal(log_lines(dir, NULL), 4);
         touch_lock(confdir_fd(dir), ".git/index.lock", 1000);
         again = open_or_fail();
         assert_int_equal(faccessat(confdir_fd(dir), ".git/index.lock", F_OK, 0), -1);
-        expect_text(again, "hostd.conf", "2");
+        expect_text(again, "hostd.conf", "3");
 }
 
 // Whatever moment git is killed at, the next commit works.
@@ -233,6 +272,7 @@ static void test_killed_git(void **state) {
         _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
 
         for (unsigned i = 0; i < 10; i++) {
+                _cleanup_(history_commit_freep) HistoryCommit *killed = NULL;
                 _cleanup_close_ int pidfd = -EBADF;
                 _cleanup_error_ Error err = ERROR_NULL;
                 char text[16], children[64];
@@ -241,14 +281,15 @@ static void test_killed_git(void **state) {
                 int status;
                 snprintf(text, sizeof(text), "%u", i);
                 write_or_fail(dir, "hostd.conf", text);
-                assert_int_equal(confdir_commit(dir, "a <b@c>", "killed", &pid, &pidfd, &err), 0);
-                assert_int_equal(confdir_commit(dir, "a <b@c>", "busy", &pid, &pidfd, NULL), -EBUSY);
+                killed = take_commit(dir, "a <b@c>", "killed");
+                assert_int_equal(confdir_commit(dir, killed, &pid, &pidfd, &err), 0);
+                assert_int_equal(confdir_commit(dir, killed, &pid, &pidfd, NULL), -EBUSY);
                 usleep(i * 1500);
                 snprintf(children, sizeof(children), "/proc/%d/task/%d/children", pid, pid);
                 if (io_read_u64(AT_FDCWD, children, &git) == 0 && git > 1)
                         (void) kill((pid_t) git, SIGKILL);
                 assert_int_equal(waitpid(pid, &status, 0), pid);
-                (void) confdir_commit_result(status, &err);
+                (void) confdir_commit_result(dir, status, &err);
                 snprintf(text, sizeof(text), "after %u", i);
                 write_or_fail(dir, "hostd.conf", text);
                 commit_or_fail(dir, "after");
@@ -303,6 +344,7 @@ static void test_disk_full(void **state) {
         pid = fork();
         assert_true(pid >= 0);
         if (pid == 0) {
+                _cleanup_(history_commit_freep) HistoryCommit *full = NULL;
                 _cleanup_error_ Error written = ERROR_NULL, committed = ERROR_NULL;
                 char filler[64];
                 if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
@@ -317,11 +359,13 @@ static void test_disk_full(void **state) {
                 if (confdir_write(dir, "hostd.conf", "new", &written) != -ENOSPC || written.code != ERR_QUOTA)
                         _exit(1);
                 expect_text(dir, "hostd.conf", "old");
-                if (commit(dir, "full", &committed) >= 0 || committed.code != ERR_QUOTA)
+                full = take_commit(dir, "a <b@c>", "full");
+                if (run_commits(dir, full, &committed) >= 0 || committed.code != ERR_QUOTA)
                         _exit(2);
                 _cleanup_(confdir_freep) ConfDir *again = open_or_fail(); // hostd comes up nevertheless
                 (void) unlink(filler);
-                commit_or_fail(dir, "made up for");
+                if (run_commits(dir, full, NULL) < 0)
+                        _exit(4);
                 _exit(log_lines(dir, NULL) == 3 ? 0 : 3);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -354,31 +398,147 @@ static void test_foreign_files(void **state) {
         assert_int_equal(log_lines(dir, NULL), 2);
 }
 
+// Who wrote what, whatever overlaps: two callers, and a person who edits the same and another file.
+static void test_exact(void **state) {
+        static const char *const wanted[] = {" root instances.d/c.conf: found changed by hand", " bob delete b", " alice set c",
+                                             " root instances.d/a.conf: found changed by hand", " bob set a", " alice set a b"};
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+        _cleanup_free_ char *pending = NULL, *diff = NULL, *whole = NULL;
+        _cleanup_strv_ char **lines = NULL;
+        HistoryCommit *c[4];
+
+        write_or_fail(dir, "instances.d/a.conf", "1\n");
+        write_or_fail(dir, "instances.d/b.conf", "1\n");
+        c[0] = take_commit(dir, "alice <1000@host>", "set a b");
+        write_or_fail(dir, "instances.d/a.conf", "2\n");
+        c[1] = take_commit(dir, "bob <1001@host>", "set a");
+        write_by_hand(dir, "instances.d/a.conf", "hand\n");
+        write_or_fail(dir, "instances.d/a.conf", "hand\nc\n");
+        write_or_fail(dir, "instances.d/c.conf", "1\n");
+        c[2] = take_commit(dir, "alice <1000@host>", "set c");
+        assert_int_equal(confdir_remove(dir, "instances.d/b.conf", NULL), 0);
+        write_by_hand(dir, "instances.d/c.conf", "hand\n");
+        write_or_fail(dir, "instances.d/c.conf", "2\n");
+        c[3] = take_commit(dir, "bob <1001@host>", "delete b");
+        write_by_hand(dir, "instances.d/d.conf", "untold\n");
+        write_by_hand(dir, "instances.d/c.conf", "untold\n");
+        for (size_t i = 0; i < ELEMENTS(c); i++)
+                c[i]->next = i + 1 < ELEMENTS(c) ? c[i + 1] : NULL;
+        assert_int_equal(run_commits(dir, c[0], NULL), 0);
+        for (size_t i = 0; i < ELEMENTS(c); i++)
+                (void) history_commit_free(c[i]);
+        assert_int_equal(log_lines(dir, &lines), 7);
+        // bob's last commit changed c.conf, too, and a person's text was found before it.
+        assert_non_null(strstr(lines[0], wanted[1]));
+        assert_non_null(strstr(lines[1], wanted[0]));
+        for (size_t i = 2; i < ELEMENTS(wanted); i++)
+                assert_non_null(strstr(lines[i], wanted[i]));
+        assert_int_equal(confdir_diff(dir, "HEAD~4", &diff, NULL), 0);
+        assert_string_equal(diff, "diff --git a/instances.d/a.conf b/instances.d/a.conf\nindex d00491f..0cfbf08 100644\n"
+                                  "--- a/instances.d/a.conf\n+++ b/instances.d/a.conf\n@@ -1 +1 @@\n-1\n+2\n");
+        // What a person did last is in nobody's commit until it is asked for.
+        assert_int_equal(confdir_diff(dir, NULL, &pending, NULL), 0);
+        assert_non_null(strstr(pending, "d.conf"));
+        assert_non_null(strstr(pending, "+untold"));
+        char *except[] = {"instances.d/d.conf", NULL};
+        assert_int_equal(commit_whole(dir, "apply", except, NULL), 0);
+        assert_int_equal(confdir_diff(dir, "HEAD", &whole, NULL), 0);
+        assert_null(strstr(whole, "d.conf"));
+        assert_non_null(strstr(whole, "+++ b/instances.d/c.conf"));
+        assert_int_equal(log_lines(dir, NULL), 8);
+}
+
+// What was refused was put back before anybody asked for a commit.
+static void test_taken_back(void **state) {
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+
+        write_or_fail(dir, "hostd.conf", "1");
+        commit_or_fail(dir, "1");
+        write_or_fail(dir, "hostd.conf", "2");
+        assert_true(confdir_has_changes(dir));
+        write_or_fail(dir, "hostd.conf", "1");
+        assert_false(confdir_has_changes(dir));
+        write_or_fail(dir, "policies.d/p.conf", "1");
+        assert_int_equal(confdir_remove(dir, "policies.d/p.conf", NULL), 0);
+        assert_false(confdir_has_changes(dir));
+        write_or_fail(dir, "hostd.conf", "1");
+        assert_false(confdir_has_changes(dir));
+}
+
+// A person's commit on a branch of their own, and files that are none of ours.
+static void test_other_commits(void **state) {
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+        _cleanup_free_ char *status = NULL;
+        _cleanup_strv_ char **lines = NULL;
+        Git git = {.path = top};
+
+        write_or_fail(dir, "hostd.conf", "1");
+        commit_or_fail(dir, "1");
+        assert_int_equal(git_check(&git, GIT_ARGUMENTS("checkout", "-q", "-b", "other"), NULL, NULL), 0);
+        write_by_hand(dir, "README", "foreign");
+        assert_int_equal(git_check(&git, GIT_ARGUMENTS("add", "-f", "README"), NULL, NULL), 0);
+        assert_int_equal(git_check(&git, GIT_ARGUMENTS("commit", "-q", "-m", "by a person"), NULL, NULL), 0);
+        write_or_fail(dir, "hostd.conf", "2");
+        commit_or_fail(dir, "2");
+        assert_int_equal(commit_whole(dir, "whole", NULL, NULL), 0);
+        assert_int_equal(log_lines(dir, &lines), 4);
+        assert_int_equal(git_check(&git, GIT_ARGUMENTS("cat-file", "-e", "other:README"), NULL, NULL), 0);
+        assert_int_equal(git_run(&git, GIT_ARGUMENTS("cat-file", "-e", "main:README"), NULL, NULL), 128);
+        assert_int_equal(git_check(&git, GIT_ARGUMENTS("status", "--porcelain"), &status, NULL), 0);
+        assert_string_equal(status, "");
+        assert_int_equal(faccessat(confdir_fd(dir), "README", F_OK, 0), 0);
+}
+
+static void test_broken_repository(void **state) {
+        _cleanup_(confdir_freep) ConfDir *dir = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        confdir_free(open_or_fail());
+        assert_int_equal(io_write_atomic(AT_FDCWD, strcat(strcpy((char[200]) {0}, top), "/.git/HEAD"), "rubbish", 7, 0644), 0);
+        assert_int_equal(io_write_atomic(AT_FDCWD, strcat(strcpy((char[200]) {0}, top), "/.git/config"), "[rubbish", 8, 0644), 0);
+        assert_int_equal(confdir_open(top, &dir, &err), CONFDIR_NO_HISTORY);
+        assert_non_null(strstr(confdir_no_history(dir), "git"));
+        write_or_fail(dir, "hostd.conf", "1");
+        expect_text(dir, "hostd.conf", "1");
+        _cleanup_(history_commit_freep) HistoryCommit *one = take_commit(dir, "a <b@c>", "later");
+        assert_int_equal(run_commits(dir, one, &err), CONFDIR_NO_HISTORY);
+        assert_int_equal(io_remove_tree(confdir_fd(dir), ".git"), 0);
+        assert_int_equal(run_commits(dir, one, &err), 0);
+        assert_null(confdir_no_history(dir));
+        assert_int_equal(log_lines(dir, NULL), 2);
+}
+
 static void test_speed(void **state) {
         _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
-        usec_t start, total = 0, called = 0;
+        usec_t start = clock_monotonic(), called;
+        HistoryCommit *first = NULL, **end = &first;
+        _cleanup_close_ int pidfd = -EBADF;
+        pid_t pid;
+        int status;
 
-        for (unsigned i = 0; i < 50; i++) {
+        for (unsigned i = 0; i < 100; i++) {
                 char path[48];
-                snprintf(path, sizeof(path), "instances.d/i%u.conf", i);
-                write_or_fail(dir, path, "memory = \"1GiB\";\n");
-        }
-        for (unsigned i = 0; i < 5; i++) {
-                _cleanup_close_ int pidfd = -EBADF;
+                snprintf(path, sizeof(path), "instances.d/i%u.conf", i % 10);
                 char text[16];
-                pid_t pid;
-                int status;
                 snprintf(text, sizeof(text), "%u", i);
-                write_or_fail(dir, "hostd.conf", text);
-                start = clock_monotonic();
-                assert_int_equal(confdir_commit(dir, "a <b@c>", "m", &pid, &pidfd, NULL), 0);
-                called += clock_monotonic() - start;
-                assert_int_equal(waitpid(pid, &status, 0), pid);
-                total += clock_monotonic() - start;
-                assert_int_equal(confdir_commit_result(status, NULL), 0);
+                write_or_fail(dir, path, text);
+                *end = take_commit(dir, "a <b@c>", text);
+                end = &(*end)->next;
         }
-        print_message("commit: %llu us in the caller, %llu us until done\n", (unsigned long long) called / 5,
-                      (unsigned long long) total / 5);
+        print_message("100 files: %llu us to write\n", (unsigned long long) (clock_monotonic() - start));
+        start = clock_monotonic();
+        assert_int_equal(confdir_commit(dir, first, &pid, &pidfd, NULL), 0);
+        called = clock_monotonic() - start;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        print_message("100 commits: %llu us in the caller, %llu us until done\n", (unsigned long long) called,
+                      (unsigned long long) (clock_monotonic() - start));
+        assert_int_equal(confdir_commit_result(dir, status, NULL), 0);
+        while (first) {
+                HistoryCommit *next = first->next;
+                (void) history_commit_free(first);
+                first = next;
+        }
+        assert_int_equal(log_lines(dir, NULL), 100); // as many as it shows; the first one is not among them
 }
 
 int main(void) {
@@ -397,6 +557,10 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_links_refused, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_disk_full, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_foreign_files, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_exact, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_taken_back, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_other_commits, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_broken_repository, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_speed, setup, teardown),
         };
 
