@@ -52,7 +52,7 @@ CgroupPids cgroup_split_pids(uint64_t pids);
 typedef struct CgroupUsage {
         uint64_t memory_bytes, memory_peak_bytes, swap_bytes, pids, cpu_usec, throttled_usec, oom_kills;
         uint64_t io_read_bytes, io_write_bytes;
-        // Each is UINT64_MAX where unknown: io on hybrid, pids of a command on hybrid, the peak before Linux 5.19.
+        // Each is UINT64_MAX where unknown: io on hybrid, the peak before Linux 5.19.
 } CgroupUsage;
 int cgroup_box_usage(CgroupBox *box, CgroupUsage *ret, Error *err);
 
@@ -65,7 +65,7 @@ bool cgroup_box_has(CgroupBox *box, pid_t pid);
 // A command's own group: commands/ID. `id` is [a-z0-9]{1,32}.
 int cgroup_command_create(CgroupBox *box, const char *id, Error *err);
 int cgroup_command_attach(CgroupBox *box, const char *id, pid_t pid, Error *err);
-int cgroup_command_usage(CgroupBox *box, const char *id, CgroupUsage *ret, Error *err);
+int cgroup_command_usage(CgroupBox *box, const char *id, CgroupUsage *ret, Error *err); // CPU, peak and OOM kills; no more is known
 int cgroup_command_kill(CgroupBox *box, const char *id);   // cgroup.kill; absent is success
 int cgroup_command_remove(CgroupBox *box, const char *id); // -EBUSY while populated
 int cgroup_command_list(CgroupBox *box, char ***ret);

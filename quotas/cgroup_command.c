@@ -67,15 +67,6 @@ int cgroup_command_attach(CgroupBox *box, const char *id, pid_t pid, Error *err)
         return r < 0 ? error_set_errno(err, r, "moving process %d to command %s", pid, id) : 0;
 }
 
-int cgroup_command_usage(CgroupBox *box, const char *id, CgroupUsage *ret, Error *err) {
-        char group[COMMAND_GROUP_MAX];
-        int r = command_group(id, group);
-
-        if (r == 0)
-                r = cgroup_usage(box, group, ret);
-        return r < 0 ? error_set_errno(err, r, "reading the usage of command %s", cgroup_id_is_valid(id) ? id : "?") : 0;
-}
-
 int cgroup_command_kill(CgroupBox *box, const char *id) {
         char group[COMMAND_GROUP_MAX];
         int r = command_group(id, group);

@@ -57,5 +57,4 @@ int cgroup_make(int dirfd, const char *group); // one level; existing is success
 int cgroup_remove_tree(int dirfd, const char *name);
 // Adds the controllers of `mask` to cgroup.subtree_control of `group`.
 int cgroup_delegate(int dirfd, const char *group, unsigned mask);
-int cgroup_usage(CgroupBox *box, const char *group, CgroupUsage *ret);
 uint64_t cgroup_oom_kills(CgroupBox *box, const char *group);

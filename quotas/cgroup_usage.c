@@ -24,9 +24,9 @@ static uint64_t usage_key(int fd, const char *group, const char *file, const cha
 }
 
 // io.stat: one line per device, "8:0 rbytes=1 wbytes=2 …".
-static void usage_io(int fd, const char *group, CgroupUsage *ret) {
+static void usage_io(int fd, CgroupUsage *ret) {
         char text[USAGE_TEXT_MAX];
-        int r = cgroup_read(fd, group, "io.stat", text, sizeof(text));
+        int r = cgroup_read(fd, "", "io.stat", text, sizeof(text));
 
         ret->io_read_bytes = ret->io_write_bytes = r < 0 ? UINT64_MAX : 0;
         for (const char *p = r < 0 ? NULL : text; p && *p; p = strchr(p, ' ') ? strchr(p, ' ') + 1 : NULL) {
@@ -70,49 +70,68 @@ static uint64_t usage_divide(uint64_t value, uint64_t by) {
         return value == UINT64_MAX ? value : value / by;
 }
 
-static void usage_v1(CgroupBox *box, const char *group, CgroupUsage *ret) {
+static void usage_v1(CgroupBox *box, CgroupUsage *ret) {
         int memory = box->fds[CGROUP_MEMORY];
         uint64_t both;
 
-        ret->memory_bytes = usage_number(memory, group, "memory.usage_in_bytes");
-        ret->memory_peak_bytes = usage_number(memory, group, "memory.max_usage_in_bytes");
-        both = usage_number(memory, group, "memory.memsw.usage_in_bytes");
+        ret->memory_bytes = usage_number(memory, "", "memory.usage_in_bytes");
+        ret->memory_peak_bytes = usage_number(memory, "", "memory.max_usage_in_bytes");
+        both = usage_number(memory, "", "memory.memsw.usage_in_bytes");
         // Two files are not read at the same instant: never below nothing.
         ret->swap_bytes = both == UINT64_MAX ? both : both > ret->memory_bytes ? both - ret->memory_bytes : 0;
-        ret->pids = usage_number(box->fds[CGROUP_PIDS], group, "pids.current");
-        ret->throttled_usec = usage_divide(usage_key(box->fds[CGROUP_CPU], group, "cpu.stat", "throttled_time"), 1000);
+        ret->pids = usage_number(box->fds[CGROUP_PIDS], "", "pids.current");
+        ret->throttled_usec = usage_divide(usage_key(box->fds[CGROUP_CPU], "", "cpu.stat", "throttled_time"), 1000);
         ret->io_read_bytes = ret->io_write_bytes = UINT64_MAX;
 }
 
-static void usage_v2(CgroupBox *box, const char *group, CgroupUsage *ret) {
+static void usage_v2(CgroupBox *box, CgroupUsage *ret) {
         int fd = box->fds[CGROUP_V2];
 
-        ret->memory_bytes = usage_number(fd, group, "memory.current");
-        ret->memory_peak_bytes = usage_number(fd, group, "memory.peak");
-        ret->swap_bytes = usage_number(fd, group, "memory.swap.current");
-        ret->pids = usage_number(fd, group, "pids.current");
-        ret->throttled_usec = usage_key(fd, group, "cpu.stat", "throttled_usec");
-        usage_io(fd, group, ret);
+        ret->memory_bytes = usage_number(fd, "", "memory.current");
+        ret->memory_peak_bytes = usage_number(fd, "", "memory.peak");
+        ret->swap_bytes = usage_number(fd, "", "memory.swap.current");
+        ret->pids = usage_number(fd, "", "pids.current");
+        ret->throttled_usec = usage_key(fd, "", "cpu.stat", "throttled_usec");
+        usage_io(fd, ret);
 }
 
-int cgroup_usage(CgroupBox *box, const char *group, CgroupUsage *ret) {
+static int box_usage(CgroupBox *box, CgroupUsage *ret) {
         CgroupUsage usage = {0};
 
-        if (!cgroup_exists(box->fds[CGROUP_V2], group))
+        if (!cgroup_exists(box->fds[CGROUP_V2], ""))
                 return -ENOENT;
         // The v2 tree accounts CPU time whether or not it has the controller.
-        usage.cpu_usec = usage_key(box->fds[CGROUP_V2], group, "cpu.stat", "usage_usec");
+        usage.cpu_usec = usage_key(box->fds[CGROUP_V2], "", "cpu.stat", "usage_usec");
         if (box->host->unified)
-                usage_v2(box, group, &usage);
+                usage_v2(box, &usage);
         else
-                usage_v1(box, group, &usage);
+                usage_v1(box, &usage);
+        usage.oom_kills = cgroup_oom_kills(box, "");
+        *ret = usage;
+        return 0;
+}
+
+// No more files than its record has numbers: these reads are on the way of each command's answer.
+int cgroup_command_usage(CgroupBox *box, const char *id, CgroupUsage *ret, Error *err) {
+        bool unified = box->host->unified;
+        CgroupUsage usage;
+        char group[48];
+
+        if (!cgroup_id_is_valid(id))
+                return error_set(err, ERR_INVALID, "a command id must be 1 to 32 lower-case letters and digits");
+        memset(&usage, 0xff, sizeof(usage)); // unknown
+        (void) snprintf(group, sizeof(group), "commands/%s", id);
+        usage.cpu_usec = usage_key(box->fds[CGROUP_V2], group, "cpu.stat", "usage_usec");
+        if (usage.cpu_usec == UINT64_MAX)
+                return error_set_errno(err, ENOENT, "reading the usage of command %s", id);
+        usage.memory_peak_bytes = usage_number(box->fds[unified ? CGROUP_V2 : CGROUP_MEMORY], group, unified ? "memory.peak" : "memory.max_usage_in_bytes");
         usage.oom_kills = cgroup_oom_kills(box, group);
         *ret = usage;
         return 0;
 }
 
 int cgroup_box_usage(CgroupBox *box, CgroupUsage *ret, Error *err) {
-        int r = cgroup_usage(box, "", ret);
+        int r = box_usage(box, ret);
 
         if (r < 0)
                 return error_set_errno(err, r, "reading the usage of %s", box->prefix);

@@ -121,12 +121,13 @@ static int session_start(Session *s, const Method *method, json_t *parameters, E
         int guest[3] = {-EBADF, -EBADF, -EBADF};
         int r = method_check(method, parameters, err);
 
-        if (r >= 0)
-                r = cli_connect(s->cli, err);
+        // The connection last: hostd, which it wakes, then has the call at once.
         if (r >= 0)
                 r = session_open_signals(s);
         if (r >= 0)
                 r = s->options.tty ? session_open_pty(s, guest, err) : session_open_pipes(s, guest, err);
+        if (r >= 0)
+                r = cli_connect(s->cli, err);
         if (r >= 0)
                 r = client_send(s->cli->client, method->name, parameters, true, guest, 3, err);
         for (int i = 0; i < 3; i++)

@@ -142,6 +142,7 @@ static bool command_sweep(Command *command, usec_t now) {
                 int r = cgroup_command_remove(command->box, command->id);
                 if (r == -EBUSY) {
                         command_kill(command); // again: something may have been forked into it by what died
+                        command->stubborn = true;
                         return false;
                 }
                 command->has_group = false; // any other failure will be the same next time; `leaks` will tell
@@ -180,8 +181,9 @@ static int command_timer(sd_event_source *source, uint64_t usec, void *userdata)
 static usec_t command_next_time(const Command *command) {
         usec_t t = command->deadline;
 
+        // At once when its end has been told: the next command must not find this work in its way.
         if (command->state == COMMAND_STATE_ENDED) {
-                t = command->kill_at ?: clock_monotonic() + (command->has_group ? command->manager->config.kill_retry : 0);
+                t = command->kill_at ?: clock_monotonic() + (command->stubborn ? command->manager->config.kill_retry : 0);
                 return command->kill_at == 0 && !command->has_group && !command->delivered ? command->orphan_until : t;
         }
         if (command->state == COMMAND_STATE_STARTING)
@@ -222,7 +224,7 @@ static Command *command_of(CommandManager *manager, GuestChannel *channel, const
         return command && command->channel == channel && command->state != COMMAND_STATE_ENDED ? command : NULL;
 }
 
-static void command_on_started(GuestChannel *channel, const char *id, pid_t pid, int pidfd, void *userdata) {
+static void command_on_ready(GuestChannel *channel, const char *id, pid_t pid, int pidfd, void *userdata) {
         CommandManager *manager = userdata;
         Command *command = command_of(manager, channel, id);
 
@@ -230,13 +232,20 @@ static void command_on_started(GuestChannel *channel, const char *id, pid_t pid,
                 (void) close_fd(pidfd);
                 return;
         }
-        command->state = COMMAND_STATE_RUNNING;
-        command->record.started = true;
         command->pid = pid;
         command_watch(command, pidfd);
+        if (manager->config.ready)
+                manager->config.ready(command, manager->config.userdata);
+}
+
+static void command_on_started(GuestChannel *channel, const char *id, void *userdata) {
+        Command *command = command_of(userdata, channel, id);
+
+        if (!command)
+                return;
+        command->state = COMMAND_STATE_RUNNING;
+        command->record.started = true;
         command_arm(command);
-        if (manager->config.started)
-                manager->config.started(command, manager->config.userdata);
 }
 
 static void command_on_failed(GuestChannel *channel, const char *id, GuestStage stage, int errnum, void *userdata) {
@@ -244,7 +253,7 @@ static void command_on_failed(GuestChannel *channel, const char *id, GuestStage 
 
         if (!command)
                 return;
-        command->foreign = stage == GUEST_STAGE_SETUP && errnum == ESRCH && !command->record.started;
+        command->foreign = stage == GUEST_STAGE_SETUP && errnum == ESRCH && command->pid == 0;
         command_record_failed(&command->record, command, stage, errnum);
         command_end(command, NULL);
 }
@@ -347,6 +356,7 @@ static void command_on_gone(GuestChannel *channel, void *userdata) {
 }
 
 const GuestChannelHandlers command_guest_handlers = {
+        .ready = command_on_ready,
         .started = command_on_started,
         .failed = command_on_failed,
         .exited = command_on_exited,
@@ -400,6 +410,11 @@ int command_start(CommandManager *manager, const CommandRequest *request, Comman
         command_arm(command);
         *ret = TAKE_PTR(command);
         return 0;
+}
+
+void command_permit(Command *command) {
+        if (command->state != COMMAND_STATE_ENDED && command->channel)
+                guest_channel_permit(command->channel, command->id);
 }
 
 static bool command_is_listed(const Command *command) {
@@ -596,7 +611,7 @@ GuestVerb command_verb(const Command *command) {
 }
 
 pid_t command_pid(const Command *command) {
-        return command->pid;
+        return command->record.started ? command->pid : 0;
 }
 
 usec_t command_started_at(const Command *command) {

@@ -30,7 +30,7 @@ typedef void (*CommandDoneFn)(Command *command, const CommandRecord *record, voi
 typedef struct CommandRequest {
         const char *instance, *caller; // for lists and the audit
         GuestChannel *channel;
-        GuestRequest guest; // id is chosen here when NULL
+        GuestRequest guest; // id is chosen here when NULL; held: command_permit() lets it go
         const int *fds;     // three, borrowed
         usec_t timeout;     // 0 or USEC_INFINITY: none
         CommandDoneFn done; // may be NULL
@@ -44,7 +44,7 @@ typedef struct CommandManagerConfig {
         usec_t orphan_limit; // how long a restored command waits for its client; 0: 30 s
         // After its commands were ended, for the instance's owner; may be NULL.
         void (*channel_gone)(GuestChannel *channel, void *userdata);
-        void (*started)(Command *command, void *userdata); // it runs: store its line; may be NULL
+        void (*ready)(Command *command, void *userdata); // all that is missing is the word: store its line; may be NULL
         // Every command that was started or restored, once, whether a client waits or not: audit it, drop its line; may be NULL.
         void (*ended)(Command *command, const CommandRecord *record, void *userdata);
         void *userdata;
@@ -61,6 +61,7 @@ void command_manager_drop_channel(CommandManager *manager, GuestChannel *channel
 void command_manager_drop_box(CommandManager *manager, CgroupBox *box, const char *why);
 
 int command_start(CommandManager *manager, const CommandRequest *request, Command **ret, Error *err);
+void command_permit(Command *command);
 // NULL if absent or ended; one that ended before its client came back is still found until orphan_limit.
 Command *command_find(CommandManager *manager, const char *id);
 Command *command_next(CommandManager *manager, Command *after);  // NULL: the first; in order of start; only running ones

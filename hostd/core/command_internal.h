@@ -5,7 +5,7 @@
 #include "core/command.h"
 
 typedef enum CommandState {
-        COMMAND_STATE_STARTING, // sent, the child is not yet in its cgroup
+        COMMAND_STATE_STARTING, // sent; the child is not yet in its cgroup, or waits there
         COMMAND_STATE_RUNNING,
         COMMAND_STATE_ENDED, // the record is final; the cgroup goes, or a restored client may still fetch the record
 } CommandState;
@@ -23,6 +23,7 @@ struct Command {
         pid_t pid;
         int pidfd;
         bool has_group;   // commands/ID exists
+        bool stubborn;    // which could not be removed: something in it does not die
         bool foreign;     // something that is not ours may be in it: removed, never killed
         bool unconfirmed; // restored, and the helper has not said that it lives
         bool orphan;      // restored, and no client came yet

@@ -21,7 +21,7 @@
 
 typedef struct GuestEntry {
         char id[GUEST_ID_MAX];
-        bool login, started;
+        bool login, ready, held;
 } GuestEntry;
 
 struct GuestChannel {
@@ -61,14 +61,14 @@ static GuestEntry *guest_channel_find(GuestChannel *channel, const char *id) {
         return NULL;
 }
 
-static int guest_channel_add(GuestChannel *channel, const char *id, bool login, bool started) {
+static int guest_channel_add(GuestChannel *channel, const char *id, bool login, bool ready) {
         int r = guest_channel_grow((void **) &channel->entries, channel->n_entries, &channel->room_entries, sizeof(GuestEntry));
         GuestEntry *e;
 
         if (r < 0)
                 return r;
         e = &channel->entries[channel->n_entries++];
-        *e = (GuestEntry) {.login = login, .started = started};
+        *e = (GuestEntry) {.login = login, .ready = ready};
         memcpy(e->id, id, strlen(id)); // guest_id_valid(): shorter than the array
         return 0;
 }
@@ -148,12 +148,18 @@ static void guest_channel_fail(GuestChannel *channel, GuestEntry *entry, GuestSt
                 channel->handlers->failed(channel, id, stage, errnum, channel->userdata);
 }
 
+static void guest_channel_release(GuestChannel *channel, const char *id) {
+        if (channel->handlers->started)
+                channel->handlers->started(channel, id, channel->userdata);
+        (void) guest_channel_send(channel, GUEST_RELEASE, id, 0);
+}
+
 static void guest_channel_ready(GuestChannel *channel, GuestEntry *entry, const GuestHeader *h, const struct ucred *ucred) {
         _cleanup_close_ int pidfd = -EBADF;
         char path[40];
         int r;
 
-        if (entry->started || ucred->pid <= 0) {
+        if (entry->ready || ucred->pid <= 0) {
                 channel->ignored++;
                 return;
         }
@@ -179,10 +185,21 @@ static void guest_channel_ready(GuestChannel *channel, GuestEntry *entry, const 
                 guest_channel_fail(channel, entry, GUEST_STAGE_SETUP, -r);
                 return;
         }
-        entry->started = true;
-        if (channel->handlers->started)
-                channel->handlers->started(channel, h->id, ucred->pid, TAKE_FD(pidfd), channel->userdata);
-        (void) guest_channel_send(channel, GUEST_RELEASE, h->id, 0);
+        entry->ready = true;
+        if (channel->handlers->ready)
+                channel->handlers->ready(channel, h->id, ucred->pid, TAKE_FD(pidfd), channel->userdata);
+        if (!entry->held)
+                guest_channel_release(channel, h->id);
+}
+
+void guest_channel_permit(GuestChannel *channel, const char *id) {
+        GuestEntry *entry = guest_channel_find(channel, id);
+
+        if (!entry || !entry->held)
+                return;
+        entry->held = false;
+        if (entry->ready)
+                guest_channel_release(channel, id);
 }
 
 static void guest_channel_ended(GuestChannel *channel, GuestEntry *entry, const GuestHeader *h) {
@@ -373,6 +390,7 @@ int guest_channel_exec(GuestChannel *channel, const GuestRequest *request, const
         r = guest_channel_add(channel, request->id, request->verb == GUEST_LOGIN, false);
         if (r < 0)
                 return error_set_errno(err, r, "cannot start a command");
+        channel->entries[channel->n_entries - 1].held = request->held;
         // Answers that wait go first: a request must not overtake them, and they wait because the helper is slow.
         n = channel->n_queue > 0 ? -EAGAIN : io_send_fds(channel->fd, packet, size, fds, 3, MSG_DONTWAIT);
         if (n < 0) {

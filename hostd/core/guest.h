@@ -20,11 +20,13 @@ typedef struct GuestRequest {
         mode_t mode;    // GUEST_WRITE of one file; 0: keep, or 0644
         const char *user, *cwd, *path; // NULL or "": root, the user's home, none
         char *const *argv, *const *env;
+        bool held; // made ready, but not let go before guest_channel_permit()
 } GuestRequest;
 
 typedef struct GuestChannelHandlers { // all may be NULL; a handler must not free the channel, `gone` apart
-        // The child is in its cgroup and about to run. `pidfd` belongs to the handler.
-        void (*started)(GuestChannel *channel, const char *id, pid_t pid, int pidfd, void *userdata);
+        // The child is in its cgroup, and waits. `pidfd` belongs to the handler.
+        void (*ready)(GuestChannel *channel, const char *id, pid_t pid, int pidfd, void *userdata);
+        void (*started)(GuestChannel *channel, const char *id, void *userdata); // it is about to be told to go on
         void (*failed)(GuestChannel *channel, const char *id, GuestStage stage, int errnum, void *userdata);
         void (*exited)(GuestChannel *channel, const char *id, int wait_status, void *userdata); // the guest's claim
         void (*live)(GuestChannel *channel, const char *id, void *userdata); // after HELLO: still running
@@ -49,6 +51,8 @@ int guest_channel_config_init(GuestChannelConfig *config, pid_t init_pid, Error 
 
 // Sends the request with its three descriptors (borrowed). ERR_BUSY when the helper does not keep up, ERR_UNAVAILABLE when gone.
 int guest_channel_exec(GuestChannel *channel, const GuestRequest *request, const int fds[3], Error *err);
+// A command that was sent as `held` may run: at once, or as soon as its child is ready.
+void guest_channel_permit(GuestChannel *channel, const char *id);
 // An id that an earlier hostd gave out; after it, events for it are passed on. Call before the loop runs again.
 int guest_channel_adopt(GuestChannel *channel, const char *id, bool login);
 // To the command's process group, inside.

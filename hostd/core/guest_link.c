@@ -96,7 +96,7 @@ static char *store_key(const Command *command) {
         return asprintf(&key, "command.%s", command_id(command)) < 0 ? NULL : key;
 }
 
-static void command_started(Command *command, void *userdata) {
+static void command_ready(Command *command, void *userdata) {
         _cleanup_free_ char *key = store_key(command), *line = NULL;
         Manager *m = userdata;
 
@@ -129,7 +129,7 @@ static void command_ended(Command *command, const CommandRecord *record, void *u
 
 int command_link_new(Manager *m, Error *err) {
         CommandManagerConfig config = {
-                .event = m->event, .channel_gone = channel_gone, .started = command_started, .ended = command_ended, .userdata = m};
+                .event = m->event, .channel_gone = channel_gone, .ready = command_ready, .ended = command_ended, .userdata = m};
         int r = command_manager_new(&config, &m->commands);
 
         return r < 0 ? error_set_errno(err, r, "cannot manage commands") : 0;

@@ -7,7 +7,7 @@
 #include <sys/vfs.h>
 #include <sys/sysmacros.h>
 
-#include "base/log.h"
+#include "base/digest.h"
 #include "core/command.h"
 #include "core/guest_link.h"
 #include "core/handle.h"
@@ -42,7 +42,6 @@ bool request_fds_allowed(Request *request) {
 static void command_done(Command *command, const CommandRecord *record, void *userdata) {
         Request *request = userdata;
 
-        (void) json_object_set_new(request->detail, "id", json_string(command_id(command)));
         (void) json_object_set_new(request->detail, "record", command_record_json(record));
         if (!request->call)
                 (void) json_object_set_new(request->detail, "client", json_string("gone"));
@@ -139,6 +138,7 @@ static int enter(Request *request, const Instance *instance, const Entering *how
                 .caller = request->peer.user,
                 .channel = instance->guest,
                 .guest = {
+                        .id = json_string_value(json_object_get(request->detail, "id")),
                         .verb = how->verb,
                         .flags = how->flags,
                         .mode = (mode_t) request_int(request, "mode", 0),
@@ -147,6 +147,7 @@ static int enter(Request *request, const Instance *instance, const Entering *how
                         .path = request_string(request, "path"),
                         .argv = argv,
                         .env = env,
+                        .held = true,
                 },
                 .fds = fds,
                 .timeout = (usec_t) request_int(request, "timeout", 0),
@@ -170,6 +171,29 @@ static const Entering ways[] = {
         [GUEST_LIST] = {GUEST_LIST, 0, file_done, false},       [GUEST_REMOVE] = {GUEST_REMOVE, 0, file_done, false},
 };
 
+// The helper has forked meanwhile, and the child is in its group and waits: nothing runs that is not on record.
+static void enter_recorded(Request *request, int r, Error *err) {
+        if (!request->command) // it did not start or has ended already, and its end has told all
+                return;
+        if (r < 0) {
+                command_detach(TAKE_PTR(request->command));
+                request_done(request, r, err);
+                return;
+        }
+        command_permit(request->command);
+        if (request->call && (request->method->flags & METHOD_MORE))
+                call_reply_continues(request->call, json_pack("{s:s}", "id", command_id(request->command)));
+}
+
+// The id is in both records: after a restart of hostd the end is written by another call, or by none.
+static int enter_record(Request *request, Error *err) {
+        char id[GUEST_ID_MAX] = "";
+
+        (void) digest_random(8, id);
+        (void) json_object_set_new(request->detail, "id", json_string(id));
+        return request_audit_later(request, enter_recorded, err);
+}
+
 static void enter_ready(void *userdata, int r, Error *wait_err) {
         Request *request = userdata;
         Entering how = ways[request->verb];
@@ -188,21 +212,15 @@ static void enter_ready(void *userdata, int r, Error *wait_err) {
         }
         how.flags |= request_bool(request, "tty") ? GUEST_FLAG_TTY : 0;
         how.flags |= request_bool(request, "recursive") ? GUEST_FLAG_RECURSIVE : 0;
-        r = enter(request, instance, &how, &err);
+        // On its way to the disk before anything is done, so that the disk works while the helper forks.
+        r = enter_record(request, &err);
+        if (r >= 0)
+                r = enter(request, instance, &how, &err);
         if (r < 0) {
-                request_done(request, r, &err);
-                return;
-        }
-        // The helper forks while the record goes to disk; what it forked runs only when a later turn of the loop has let it go.
-        r = request_audit(request, "started", request->detail, &err);
-        if (r < 0) {
-                command_detach(TAKE_PTR(request->command));
                 request_done(request, r, &err);
                 return;
         }
         request->closed = command_client_gone;
-        if (request->method->flags & METHOD_MORE)
-                call_reply_continues(request->call, json_pack("{s:s}", "id", command_id(request->command)));
 }
 
 // A guest that never lets its helper run must not keep callers for ever.

@@ -303,6 +303,11 @@ static int listen_socket(Manager *m, Error *err) {
         return r;
 }
 
+static int audit_told(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        audit_dispatch(((Manager *) userdata)->audit);
+        return 0;
+}
+
 static int watch_all(Manager *m, Error *err) {
         static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
         sigset_t mask;
@@ -316,6 +321,8 @@ static int watch_all(Manager *m, Error *err) {
                 r = sd_event_add_signal(m->event, NULL, signals[i], on_signal, m);
         if (r >= 0)
                 r = sd_event_add_io(m->event, &m->watch_network, network_watch_fd(m->network), EPOLLIN, network_changed, m);
+        if (r >= 0)
+                r = sd_event_add_io(m->event, &m->watch_audit, audit_fd(m->audit), EPOLLIN, audit_told, m);
         if (r >= 0)
                 r = sd_event_add_time_relative(m->event, &m->tick, CLOCK_MONOTONIC, TICK, 0, tick, m);
         if (r >= 0)
@@ -387,6 +394,7 @@ Manager *manager_free(Manager *m) {
         requests_forget(m);
         m->bus = event_bus_free(m->bus);
         sd_event_source_disable_unref(m->watch_network);
+        sd_event_source_disable_unref(m->watch_audit);
         sd_event_source_disable_unref(m->tick);
         sd_event_source_disable_unref(m->retry_network);
         sd_event_source_disable_unref(m->replan);

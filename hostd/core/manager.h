@@ -40,7 +40,7 @@ typedef struct Manager {
         struct CommandManager *commands;
         EventBus *bus;
         InstanceList instances;
-        sd_event_source *watch_network, *tick, *retry_network, *replan, *look_again, *warm;
+        sd_event_source *watch_network, *watch_audit, *tick, *retry_network, *replan, *look_again, *warm;
         usec_t warm_until; // see warm.h
         int state_fd;
         bool systemd; // PID 1 is systemd: the unit launcher is used

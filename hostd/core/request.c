@@ -9,6 +9,8 @@
 #include "core/handle.h"
 
 static void request_free(Request *request) {
+        if (request->recorded)
+                audit_forget(request->manager->audit, request);
         *(request->previous ? &request->previous->next : &request->manager->requests) = request->next;
         if (request->next)
                 request->next->previous = request->previous;
@@ -32,8 +34,8 @@ static json_t *request_describe(const json_t *parameters) {
         return copy;
 }
 
-int request_audit(Request *request, const char *result, json_t *detail, Error *err) {
-        AuditRecord record = {
+static AuditRecord request_record(const Request *request, const char *result, json_t *detail) {
+        return (AuditRecord) {
                 .uid = request->peer.uid,
                 .user = request->peer.user,
                 .pid = request->peer.pid,
@@ -42,14 +44,44 @@ int request_audit(Request *request, const char *result, json_t *detail, Error *e
                 .result = result,
                 .detail = detail,
         };
+}
 
-        int r = audit_append(request->manager->audit, &record, err);
+static void request_note_audit(Request *request, int r, const Error *err) {
         if (r < 0)
                 manager_warn(request->manager, "audit-write", "host", "the audit log cannot be written: %s", error_message(err, r));
         else if (request->manager->audit_failed)
                 manager_unwarn(request->manager, "audit-write", "host");
         request->manager->audit_failed = r < 0;
+}
+
+int request_audit(Request *request, const char *result, json_t *detail, Error *err) {
+        AuditRecord record = request_record(request, result, detail);
+        int r = audit_append(request->manager->audit, &record, err);
+
+        request_note_audit(request, r, err);
         return r;
+}
+
+static void request_recorded(void *userdata, int r, Error *err) {
+        Request *request = userdata;
+
+        request_note_audit(request, r, err);
+        request->recorded(request, r, err);
+        request->recorded = NULL;
+        request_release(request);
+}
+
+int request_audit_later(Request *request, void (*recorded)(Request *request, int r, Error *err), Error *err) {
+        AuditRecord record = request_record(request, "started", request->detail);
+        int r = audit_append_later(request->manager->audit, &record, request_recorded, request, err);
+
+        if (r < 0) {
+                request_note_audit(request, r, err);
+                return r;
+        }
+        request->recorded = recorded;
+        (void) request_hold(request);
+        return 0;
 }
 
 // Of a refused call only the name of its target and the sentence are kept: its parameters are unchecked.

@@ -29,6 +29,7 @@ typedef struct Request {
         int verb;
         int fds[WIRE_FDS_MAX]; // taken from the call, owned
         void (*closed)(struct Request *request); // the caller went away before the answer
+        void (*recorded)(struct Request *request, int r, Error *err); // of request_audit_later()
 } Request;
 
 typedef void (*RequestHandler)(Request *request);
@@ -46,6 +47,9 @@ void request_failf(Request *request, ErrorCode code, const char *format, ...) _p
 void request_reply(Request *request, json_t *reply); // steals; merges into what is there
 // An intermediate audit record ("started"), on disk when this returns 0.
 int request_audit(Request *request, const char *result, json_t *detail, Error *err);
+// "started" with what the request has as its detail, without waiting: `recorded` is called from the loop when it is on disk, or when
+// that failed. Holds the request until then. One at a time.
+int request_audit_later(Request *request, void (*recorded)(Request *request, int r, Error *err), Error *err);
 
 const char *request_string(const Request *request, const char *key); // NULL if absent
 bool request_bool(const Request *request, const char *key);

@@ -83,8 +83,6 @@ bool child_has_terminal(const Request *request) {
 static int child_session(const ChildSpec *spec) {
         sigset_t none;
 
-        for (int s = 1; s < _NSIG; s++)
-                (void) signal(s, SIG_DFL);
         sigemptyset(&none);
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
         (void) umask(022);

@@ -315,6 +315,8 @@ static int helper_open(Helper *helper) {
         struct rlimit raised;
         sigset_t mask;
 
+        for (int s = 1; s < _NSIG; s++)
+                (void) signal(s, SIG_DFL); // the children have them from here
         sigemptyset(&mask);
         sigaddset(&mask, SIGCHLD);
         if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0 || getrlimit(RLIMIT_NOFILE, &helper->open_files) < 0)

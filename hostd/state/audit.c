@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Audit: the writer. One line, one write(2), one fdatasync(2), and only then does the chain move on in memory: whatever fails
-// before that is cut off again, so that the next record follows the last one that was answered for.
+// Audit: the writer. One line, one write(2), one fdatasync(2), and only then is the record answered for: whatever fails before that
+// is cut off again, with all that was written behind it, so that the next record follows the last one that was answered for.
 #include "state/audit_chain.h"
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "base/flush.h"
 #include "base/io.h"
 #include "base/strv.h"
 #include "base/valid.h"
@@ -17,14 +19,31 @@
 #define AUDIT_DETAIL_START 24576 // of a cut detail's text; its quotes may double it, and a line holds 64 KiB
 #define AUDIT_REPAIR "io.hostd.Audit.Repair"
 
-// `mark` and `size` describe what is on disk and answered for; both move only after fdatasync().
+// Somebody who goes on when a record is on disk.
+typedef struct AuditWait {
+        struct AuditWait *next;
+        uint64_t seq;
+        bool decided;
+        int result;
+        AuditDone done;
+        void *userdata;
+} AuditWait;
+
+typedef struct AuditEnd { // where the log ends
+        AuditMark mark;
+        off_t size; // of the file of mark.day
+} AuditEnd;
+
 struct Audit {
         int dir;  // also holds the writer's lock
-        int file; // of mark.day
-        off_t size;
-        AuditMark mark;
-        unsigned unsaved; // records since the head was written
+        int file; // of the newest day
+        AuditEnd written, safe; // safe: on disk and answered for; it follows `written` by fdatasync()
+        uint64_t head_seq;      // what the head vouches for
         bool broken;
+        Flush flush;
+        AuditEnd flushing; // what is on disk when the flush that runs has succeeded
+        int told;          // eventfd: there is something for audit_dispatch()
+        AuditWait *waits;
 };
 
 // ---- the line ----
@@ -111,17 +130,74 @@ static char *line_format(const AuditMark *mark, const AuditRecord *record, usec_
 
 // ---- the file ----
 
-// After a failure: the file ends again where the last answered record ends, or nothing more may be written.
-static int write_undo(Audit *audit, int r, Error *err) {
-        if (ftruncate(audit->file, audit->size) < 0 || fdatasync(audit->file) < 0)
+// The file ends again where `end` says, or nothing more may be written.
+static int write_undo(Audit *audit, const AuditEnd *end, int r) {
+        char day[sizeof(audit->written.mark.day)];
+
+        if (ftruncate(audit->file, end->size) < 0 || fdatasync(audit->file) < 0)
                 audit->broken = true;
-        return error_set_errno(err, r, "writing the audit log");
+        memcpy(day, audit->written.mark.day, sizeof(day)); // the file stays open, whether it got a record or not
+        audit->written = *end;
+        memcpy(audit->written.mark.day, day, sizeof(day));
+        return r;
+}
+
+// After the records it vouches for are on disk, never before: a head that is ahead of the days would cry loss after a crash.
+static int head_save(Audit *audit) {
+        int r = audit_mark_save(audit->dir, AUDIT_HEAD, &audit->safe.mark);
+
+        if (r == 0)
+                audit->head_seq = audit->safe.mark.seq;
+        return r;
+}
+
+// A failed flush is the failure of all that is not safe: nobody can tell what of it the disk has.
+static void flush_ended(Audit *audit, const AuditEnd *reached, int r) {
+        if (r < 0)
+                (void) write_undo(audit, &audit->safe, r);
+        else
+                audit->safe = *reached;
+        for (AuditWait *w = audit->waits; w; w = w->next) {
+                if (w->decided || (r >= 0 && w->seq > reached->mark.seq))
+                        continue;
+                w->decided = true;
+                w->result = r;
+                (void) eventfd_write(audit->told, 1);
+        }
+        // An old head still tells the truth, only about fewer records; the next flush tries again.
+        if (audit->safe.mark.seq - audit->head_seq >= AUDIT_HEAD_EVERY)
+                (void) head_save(audit);
+}
+
+static void flush_settle(Audit *audit) {
+        if (audit->flush.running)
+                flush_ended(audit, &audit->flushing, flush_end(&audit->flush, true));
+}
+
+static int flush_now(Audit *audit, Error *err) {
+        AuditEnd reached = audit->written;
+        int r = fdatasync(audit->file) < 0 ? -errno : 0;
+
+        flush_ended(audit, &reached, r);
+        return r < 0 ? error_set_errno(err, r, "writing the audit log") : 0;
+}
+
+static void flush_start(Audit *audit) {
+        audit->flushing = audit->written;
+        flush_begin(&audit->flush, audit->file, audit->told);
 }
 
 static int file_open(Audit *audit, const char *day, Error *err) {
-        _cleanup_close_ int fd = audit_day_open(audit->dir, day, O_WRONLY | O_APPEND | O_CREAT, err);
+        _cleanup_close_ int fd = -EBADF;
         struct stat st;
 
+        flush_settle(audit);
+        if (audit->written.mark.seq != audit->safe.mark.seq) {
+                int r = flush_now(audit, err); // the chain goes on in another file
+                if (r < 0)
+                        return r;
+        }
+        fd = audit_day_open(audit->dir, day, O_WRONLY | O_APPEND | O_CREAT, err);
         if (fd < 0)
                 return fd;
         // The name must be as durable as the first record in it.
@@ -129,23 +205,16 @@ static int file_open(Audit *audit, const char *day, Error *err) {
                 return error_set_errno(err, errno, "opening the audit file of %s", day);
         (void) close_fd(audit->file);
         audit->file = TAKE_FD(fd);
-        audit->size = st.st_size;
-        snprintf(audit->mark.day, sizeof(audit->mark.day), "%.10s", day);
+        audit->written.size = st.st_size;
+        snprintf(audit->written.mark.day, sizeof(audit->written.mark.day), "%.10s", day);
+        audit->safe = audit->written;
         return 0;
-}
-
-// After the records it vouches for are on disk, never before: a head that is ahead of the days would cry loss after a crash.
-static int head_save(Audit *audit) {
-        int r = audit_mark_save(audit->dir, AUDIT_HEAD, &audit->mark);
-
-        if (r == 0)
-                audit->unsaved = 0;
-        return r;
 }
 
 // One write for line and newline, so that the torn state is rare and always at the end.
 static int line_write(Audit *audit, const char *line, size_t size, Error *err) {
         _cleanup_free_ char *with_newline = malloc(size + 1);
+        AuditEnd before = audit->written;
         int r;
 
         if (!with_newline)
@@ -153,20 +222,15 @@ static int line_write(Audit *audit, const char *line, size_t size, Error *err) {
         memcpy(with_newline, line, size);
         with_newline[size] = '\n';
         r = io_write_all(audit->file, with_newline, size + 1);
-        if (r == 0 && fdatasync(audit->file) < 0)
-                r = -errno;
         if (r < 0)
-                return write_undo(audit, r, err);
-        audit->size += (off_t) size + 1;
-        audit->mark.seq++;
-        digest_bytes(line, size, audit->mark.hash);
-        // An old head still tells the truth, only about fewer records; the next append tries again.
-        if (++audit->unsaved >= AUDIT_HEAD_EVERY)
-                (void) head_save(audit);
+                return error_set_errno(err, write_undo(audit, &before, r), "writing the audit log");
+        audit->written.size += (off_t) size + 1;
+        audit->written.mark.seq++;
+        digest_bytes(line, size, audit->written.mark.hash);
         return 0;
 }
 
-int audit_append_at(Audit *audit, const AuditRecord *record, usec_t now, Error *err) {
+static int record_write(Audit *audit, const AuditRecord *record, usec_t now, Error *err) {
         _cleanup_free_ char *line = NULL;
         char day[CLOCK_TEXT_MAX];
         struct stat st;
@@ -175,16 +239,16 @@ int audit_append_at(Audit *audit, const AuditRecord *record, usec_t now, Error *
         if (audit->broken)
                 return error_set(err, ERR_UNAVAILABLE, "the audit log could not be repaired after a failed write; restart hostd");
         clock_format_day(now, day);
-        if (audit->file < 0 || strcmp(day, audit->mark.day) > 0) {
+        if (audit->file < 0 || strcmp(day, audit->written.mark.day) > 0) {
                 r = file_open(audit, day, err);
                 if (r < 0)
                         return r;
         }
-        line = line_format(&audit->mark, record, now, record->detail);
+        line = line_format(&audit->written.mark, record, now, record->detail);
         if (line && strlen(line) > AUDIT_LINE_MAX) {
                 json_t *cut = detail_cut(record->detail);
                 free(line);
-                line = cut ? line_format(&audit->mark, record, now, cut) : NULL;
+                line = cut ? line_format(&audit->written.mark, record, now, cut) : NULL;
                 json_decref(cut);
         }
         if (!line)
@@ -195,8 +259,75 @@ int audit_append_at(Audit *audit, const AuditRecord *record, usec_t now, Error *
         return line_write(audit, line, strlen(line), err);
 }
 
+int audit_append_at(Audit *audit, const AuditRecord *record, usec_t now, Error *err) {
+        int r;
+
+        // The kernel tells of a failed write to one flush only: two at a time would take each other's failures.
+        flush_settle(audit);
+        r = record_write(audit, record, now, err);
+        return r < 0 ? r : flush_now(audit, err);
+}
+
 int audit_append(Audit *audit, const AuditRecord *record, Error *err) {
         return audit_append_at(audit, record, clock_realtime(), err);
+}
+
+int audit_append_later(Audit *audit, const AuditRecord *record, AuditDone done, void *userdata, Error *err) {
+        _cleanup_free_ AuditWait *wait = calloc(1, sizeof(*wait));
+        AuditWait **last = &audit->waits;
+        int r = wait ? record_write(audit, record, clock_realtime(), err) : error_set_errno(err, ENOMEM, "writing the audit log");
+
+        if (r < 0)
+                return r;
+        wait->seq = audit->written.mark.seq;
+        wait->done = done;
+        wait->userdata = userdata;
+        while (*last)
+                last = &(*last)->next;
+        *last = TAKE_PTR(wait);
+        if (!audit->flush.running)
+                flush_start(audit);
+        return 0;
+}
+
+int audit_fd(const Audit *audit) {
+        return audit->told;
+}
+
+void audit_dispatch(Audit *audit) {
+        AuditWait *wait;
+        eventfd_t n;
+        int r;
+
+        (void) eventfd_read(audit->told, &n);
+        if (audit->flush.running && (r = flush_end(&audit->flush, false)) != FLUSH_RUNNING) {
+                flush_ended(audit, &audit->flushing, r);
+                (void) eventfd_read(audit->told, &n); // what it told is dealt with below, and none runs that could tell more
+        }
+        // What came meanwhile shares the next one.
+        if (!audit->flush.running && !audit->broken && audit->written.mark.seq != audit->safe.mark.seq)
+                flush_start(audit);
+        while ((wait = audit->waits) && wait->decided) {
+                Error err = ERROR_NULL;
+                audit->waits = wait->next;
+                if (wait->result < 0)
+                        (void) error_set_errno(&err, wait->result, "writing the audit log");
+                wait->done(wait->userdata, wait->result, &err);
+                error_done(&err);
+                free(wait);
+        }
+}
+
+void audit_forget(Audit *audit, const void *userdata) {
+        for (AuditWait **p = &audit->waits; *p;) {
+                AuditWait *wait = *p;
+                if (wait->userdata != userdata) {
+                        p = &wait->next;
+                        continue;
+                }
+                *p = wait->next;
+                free(wait);
+        }
 }
 
 // ---- opening ----
@@ -288,10 +419,10 @@ static int repair_append(Audit *audit, const char *result, json_t *detail, Error
 // The loss is written into the chain before the head is renewed: afterwards only the record tells of it. Its result is
 // "Conflict", so that `audit query` finds it.
 static int open_repair(Audit *audit, const Tail *tail, int head_state, const AuditMark *head, Error *err) {
-        bool behind = head_state == 0 && head->seq > audit->mark.seq;
-        bool other = head_state == 0 && head->seq == audit->mark.seq && strcmp(head->hash, audit->mark.hash) != 0;
-        bool lost = behind || other || (head_state < 0 && audit->mark.seq > 0);
-        json_int_t last = (json_int_t) audit->mark.seq;
+        bool behind = head_state == 0 && head->seq > audit->written.mark.seq;
+        bool other = head_state == 0 && head->seq == audit->written.mark.seq && strcmp(head->hash, audit->written.mark.hash) != 0;
+        bool lost = behind || other || (head_state < 0 && audit->written.mark.seq > 0);
+        json_int_t last = (json_int_t) audit->written.mark.seq;
         int r = 0;
 
         if (tail->cut > 0)
@@ -322,9 +453,10 @@ static int open_chain(Audit *audit, Error *err) {
         if (r < 0)
                 return r;
         if (tail.found)
-                audit->mark = tail.mark;
-        else if (audit_mark_load(audit->dir, AUDIT_BASE, &audit->mark, NULL) < 0)
-                audit->mark = AUDIT_MARK_START;
+                audit->written.mark = tail.mark;
+        else if (audit_mark_load(audit->dir, AUDIT_BASE, &audit->written.mark, NULL) < 0)
+                audit->written.mark = AUDIT_MARK_START;
+        audit->safe = audit->written;
         // Without any day the first record makes one.
         n = strv_length(days);
         r = n ? file_open(audit, days[n - 1], err) : 0;
@@ -346,7 +478,7 @@ int audit_open(const char *directory, Audit **ret, Error *err) {
 
         if (!audit)
                 return -ENOMEM;
-        audit->dir = audit->file = -EBADF;
+        audit->dir = audit->file = audit->told = -EBADF;
         r = io_mkdir_p(AT_FDCWD, directory, 0700);
         if (r < 0)
                 return error_set_errno(err, r, "making the audit directory %s", directory);
@@ -360,6 +492,9 @@ int audit_open(const char *directory, Audit **ret, Error *err) {
                                            directory);
         if (fchmod(audit->dir, 0700) < 0)
                 return error_set_errno(err, errno, "changing the mode of %s", directory);
+        audit->told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (audit->told < 0)
+                return error_set_errno(err, errno, "opening the audit log");
         r = open_chain(audit, err);
         if (r < 0)
                 return r;
@@ -371,8 +506,15 @@ Audit *audit_close(Audit *audit) {
         if (!audit)
                 return NULL;
         // Nobody is left to hear of a failure; the head is then older, not wrong.
-        if (audit->unsaved > 0 && !audit->broken)
+        flush_settle(audit);
+        if (audit->written.mark.seq != audit->safe.mark.seq && !audit->broken)
+                (void) flush_now(audit, NULL);
+        if (audit->safe.mark.seq != audit->head_seq && !audit->broken && audit->file >= 0)
                 (void) head_save(audit);
+        flush_done(&audit->flush);
+        while (audit->waits)
+                audit_forget(audit, audit->waits->userdata);
+        (void) close_fd(audit->told);
         (void) close_fd(audit->file);
         (void) close_fd(audit->dir);
         free(audit);

@@ -44,6 +44,13 @@ typedef struct AuditRecord {
         json_t *detail;   // borrowed, may be NULL
 } AuditRecord;
 int audit_append(Audit *audit, const AuditRecord *record, Error *err);
+// The same without waiting for the disk: on success `done` is called once, by a later audit_dispatch(), when the record is on disk
+// or when that failed (r < 0; then it is cut off again). Those who come together share one fdatasync.
+typedef void (*AuditDone)(void *userdata, int r, Error *err);
+int audit_append_later(Audit *audit, const AuditRecord *record, AuditDone done, void *userdata, Error *err);
+int audit_fd(const Audit *audit); // for the loop: readable when there is something for audit_dispatch()
+void audit_dispatch(Audit *audit);
+void audit_forget(Audit *audit, const void *userdata); // its `done` is not called any more; the record stays
 
 // Readers open the files anew and may run in any process that can read them.
 typedef struct AuditQuery {

@@ -480,6 +480,25 @@ static void transfer(GuestVerb verb, char *const *argv, size_t size, char hash[6
         (void) close(result[1]);
 }
 
+// Ready, in its group, and yet it does not run before it may; one that ends meanwhile never does.
+static void test_held(void) {
+        _cleanup_(run_free) Run r = {.request = {.verb = GUEST_RUN, .user = "agent", .held = true, .argv = SHELL("echo ran")}};
+        _cleanup_(run_free) Run never = {.request = {.verb = GUEST_RUN, .user = "agent", .held = true, .argv = SHELL("echo ran")}};
+        int out, none;
+
+        CHECK(run_start(&r, &out) == 0 && run_start(&never, &none) == 0);
+        loop_until(&r.done, 300 * USEC_PER_MSEC);
+        CHECK(!r.done && !never.done && command_pid(r.command) == 0);
+        command_permit(r.command);
+        loop_until(&r.done, 10 * USEC_PER_SEC);
+        run_output(&r, out);
+        CHECK(r.record.exit == 0 && strcmp(r.output, "ran\n") == 0);
+        command_abandon(never.command, 0);
+        loop_until(&never.done, 10 * USEC_PER_SEC);
+        run_output(&never, none);
+        CHECK(never.record.cancelled && strcmp(never.output, "") == 0);
+}
+
 static void test_volume(void) {
         static const size_t size = (size_t) 200 << 20;
         char hash[3][65] = {{0}};
@@ -688,6 +707,7 @@ int main(int argc, char **argv) {
         test_terminal_ends();
         test_terminal_without_devpts();
         test_login();
+        test_held();
         test_volume();
         test_race();
         printf("%llu packets ignored so far\n", (unsigned long long) guest_channel_ignored(channel)); // told late, of commands that were killed

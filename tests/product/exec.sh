@@ -31,6 +31,12 @@ ex pt-a -- sh -c ': seen; exit 9' >/dev/null 2>&1
 check_is "the record has the exit code" "9 0 false false" record_of ': seen' '"\(.exit) \(.signal) \(.oom) \(.timed_out)"'
 ex pt-a -- sh -c ': killed; kill -USR1 $$' >/dev/null 2>&1
 check_is "the record has the signal" "-1 10" record_of ': killed' '"\(.exit) \(.signal)"'
+# pair_of TEXT: the results of the records that share the id of the newest "started" whose command has TEXT in it, oldest first
+pair_of() {
+        hostctl audit query --since 10min -f json | jq -r ".records as \$all | [\$all[] | select(.result == \"started\" and ((.detail.command // []) | join(\" \") | contains(\"$1\")))]
+                | sort_by(.seq) | last | .detail.id as \$id | [\$all[] | select(\$id != null and .detail.id == \$id)] | sort_by(.seq) | map(.method[9:] + \" \" + .result) | join(\", \")"
+}
+check_is "start and end are recorded under one id" "Command.Exec started, Command.Exec ok" pair_of ': seen'
 check "the record has processor time and peak memory" sh -c "[ $(record_of ': seen' .cpu_usec) -gt 0 ] && [ $(record_of ': seen' .memory_peak) -gt 1000 ]"
 
 # --- streams
@@ -236,6 +242,7 @@ check_is "with all of its output" "30 late" sh -c "echo \$(grep -c '^[0-9]' $wor
 wait $second
 check_is "the other one too" 6 echo $?
 check_is "its record is in the audit log" 42 sh -c "hostctl audit tail -n 50 -f json | jq -c '[.records[] | select(.method == \"io.hostd.Command.Attach\" or .method == \"io.hostd.Command.Exec\") | .detail.record.exit] | map(select(. == 42)) | last'"
+check_is "under the id of its start, by the call that came back for it" "Command.Exec started, Command.Attach ok" pair_of 'echo late; exit 42'
 hostctl exec pt-a -- sleep 7301 >/dev/null 2>&1 &
 client=$!
 sleep 0.5
@@ -245,6 +252,7 @@ wait $client 2>/dev/null
 hostd_start
 check "a command whose client died while hostd was away is ended" wait_for 45 sh -c "! hostctl exec pt-a -- ps | grep -v grep | grep 'sleep 7301'"
 check "nothing of it is left" settle
+check_is "and hostd itself records its end under its id" "Command.Exec started, Command.Exec ended" pair_of 'sleep 7301'
 
 # --- and again and again
 count=0 wrong=0

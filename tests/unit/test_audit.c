@@ -6,13 +6,16 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "base/flush.h"
 #include "base/io.h"
 #include "base/strv.h"
 #include "state/audit_chain.h"
@@ -557,8 +560,135 @@ static void test_replaced_file(void **state) {
         audit_close(a);
 }
 
+// ---- records that are not waited for ----
+
+// A disk that fails: the linker leads the writer's flush_end() here.
+static int flush_failure;
+int __real_flush_end(Flush *flush, bool wait);
+int __wrap_flush_end(Flush *flush, bool wait);
+int __wrap_flush_end(Flush *flush, bool wait) {
+        int r = __real_flush_end(flush, wait);
+
+        return r == 0 && flush_failure ? flush_failure : r;
+}
+
+typedef struct Told { int n, failed; } Told;
+
+static void tell(void *userdata, int r, Error *err) {
+        Told *told = userdata;
+
+        told->n++;
+        told->failed += r < 0;
+        assert_true(r == 0 || strstr(error_message(err, r), "writing the audit log"));
+}
+
+static void append_later(Audit *a, Told *told) {
+        AuditRecord record = {.user = "root", .pid = 1, .method = "io.hostd.Test.Later", .result = "started"};
+
+        assert_int_equal(audit_append_later(a, &record, tell, told, NULL), 0);
+}
+
+static void append_now(Audit *a) {
+        AuditRecord record = {.user = "root", .pid = 1, .method = "io.hostd.Test.Now", .result = "ok"};
+
+        assert_int_equal(audit_append(a, &record, NULL), 0);
+}
+
+// As the loop does it.
+static void dispatch_until(Audit *a, const Told *told, int n) {
+        struct pollfd p = {.fd = audit_fd(a), .events = POLLIN};
+
+        while (told->n < n) {
+                assert_int_equal(poll(&p, 1, 10000), 1);
+                audit_dispatch(a);
+        }
+        assert_int_equal(told->n, n);
+        assert_int_equal(poll(&p, 1, 0), 0); // or the loop would spin
+}
+
+static void test_later(void **state) {
+        Audit *a = open_audit(AUDIT_OPENED);
+        Told one = {0}, two = {0}, gone = {0};
+
+        append_later(a, &one);
+        assert_int_equal(one.n, 0); // never from within
+        dispatch_until(a, &one, 1);
+        verify(NULL, 1);
+        // Three that come together, and one of them whose caller goes away.
+        append_later(a, &one);
+        append_later(a, &gone);
+        append_later(a, &two);
+        audit_forget(a, &gone);
+        dispatch_until(a, &two, 1);
+        assert_int_equal(one.n, 2);
+        assert_int_equal(gone.n, 0);
+        // One that is waited for takes along those before it, and they are told all the same.
+        append_later(a, &one);
+        append_later(a, &two);
+        append_now(a);
+        verify(NULL, 7);
+        dispatch_until(a, &two, 2);
+        assert_int_equal(one.n, 3);
+        assert_int_equal(one.failed + two.failed, 0);
+        // A close does not lose what nobody was told of yet.
+        append_later(a, &one);
+        audit_close(a);
+        verify(NULL, 8);
+        assert_int_equal(one.n, 3);
+        audit_close(open_audit(AUDIT_OPENED));
+}
+
+// What the disk did not take is cut off again and told; what follows continues the chain behind the last safe record.
+static void test_later_fails(void **state) {
+        Audit *a = open_audit(AUDIT_OPENED);
+        Told told = {0}, next = {0};
+
+        append_now(a);
+        flush_failure = -EIO;
+        append_later(a, &told);
+        append_later(a, &told); // behind the flush that runs
+        dispatch_until(a, &told, 2);
+        assert_int_equal(told.failed, 2);
+        verify(NULL, 1);
+        append_later(a, &told);
+        flush_failure = 0;
+        append_later(a, &next);
+        flush_failure = -EIO;
+        append_now(a); // settles that flush first
+        flush_failure = 0;
+        dispatch_until(a, &told, 3);
+        assert_int_equal(told.failed, 3);
+        assert_int_equal(next.failed, 1);
+        verify(NULL, 2);
+        append_later(a, &next);
+        dispatch_until(a, &next, 2);
+        audit_close(a);
+        verify(NULL, 3);
+}
+
+// Where the kernel has no asynchronous flush, or no room for one more.
+static void test_flush_at_once(void **state) {
+        _cleanup_close_ int fd = open(dir, O_TMPFILE | O_RDWR, 0600), told = eventfd(0, EFD_NONBLOCK);
+        Flush flush = FLUSH_NULL;
+        eventfd_t n;
+        int p[2];
+
+        assert_int_equal(pipe(p), 0);
+        flush_begin(&flush, p[1], told); // no fsync there: the kernel refuses to take it, and so does fdatasync()
+        assert_int_equal(eventfd_read(told, &n), 0);
+        assert_int_equal(flush_end(&flush, false), -EINVAL);
+        assert_false(flush.running);
+        flush_begin(&flush, fd, told);
+        assert_int_equal(flush_end(&flush, true), 0);
+        assert_int_equal(eventfd_read(told, &n), 0);
+        flush_done(&flush);
+        (void) close(p[0]);
+        (void) close(p[1]);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
+                DIR_TEST(test_later), DIR_TEST(test_later_fails), DIR_TEST(test_flush_at_once),
                 DIR_TEST(test_replaced_file),
                 DIR_TEST(test_append_and_days), DIR_TEST(test_clock_back),     DIR_TEST(test_second_writer),
                 cmocka_unit_test(test_torn),    DIR_TEST(test_torn_only_line), DIR_TEST(test_killed_writer),
