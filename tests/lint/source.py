@@ -48,7 +48,7 @@ URL = re.compile(r"https?://([^\s/:\"'<>)`\\]+)")
 # Names that are nobody's, this machine, and what a variable holds.
 URL_ALLOWED = re.compile(r"^(([\w-]+\.)*(example|invalid|test|localhost|example\.(com|org|net))|127\.\d+\.\d+\.\d+|10\.\d+\.\d+\.\d+|\[.*|[\w.]*\$.*|%s.*|"
                          r"u)$")  # u: a user before a password, in a test
-TEXT_EXEMPT = re.compile(r"^(LICENSE|tests/fuzz/corpus/|build-aux/|configure|Makefile\.in|aclocal)")
+TEXT_EXEMPT = re.compile(r"^(LICENSE|debian/copyright$|tests/fuzz/corpus/|build-aux/|configure|Makefile\.in|aclocal)")
 
 # Schemas and the manual page that must explain each key.
 SCHEMAS = {
