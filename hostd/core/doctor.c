@@ -130,7 +130,7 @@ static void probe_kill(Manager *m, Finding *f) {
 
 static void probe_config(Manager *m, Finding *f) {
         if (m->config_error)
-                FOUND(f, PROTECTION_DEGRADED, "correct the file, then: hostctl apply", "the files are not in force: %.200s", m->config_error);
+                FOUND(f, PROTECTION_DEGRADED, "correct the file, then: hostctl apply; or go back: hostctl config rollback HEAD", "the files are not in force: %.200s", m->config_error);
         else
                 FOUND(f, PROTECTION_ENFORCED, "", "the files in %s are in force", m->paths.etc);
 }

@@ -286,6 +286,8 @@ static void rollback_committed(void *userdata, int r, Error *err) {
         Request *request = userdata;
         GitInput input = {.rev = request_string(request, "rev")};
 
+        if (r >= 0 && request->manager->rolling_back)
+                r = error_set(err, ERR_BUSY, "a rollback is under way");
         if (r < 0) {
                 request_done(request, r, err);
                 return;
@@ -295,26 +297,43 @@ static void rollback_committed(void *userdata, int r, Error *err) {
         request_release(request);
 }
 
-void handle_config_rollback(Request *request) {
-        Manager *m = request->manager;
-        _cleanup_error_ Error err = ERROR_NULL;
-        int r = manager_reload(m, true, NULL, &err);
+static int resolve_work(void *userdata, json_t **ret, Error *err) {
+        GitInput *input = userdata;
+        _cleanup_free_ char *full = NULL;
+        int r = confdir_resolve(input->confdir, input->rev, &full, err);
 
-        if (r < 0) {
-                (void) request_fail(request, r, &err);
+        if (r >= 0)
+                *ret = json_pack("{s:s}", "rev", full);
+        return r;
+}
+
+// "HEAD" means what was so when it was asked for: the commit of what was changed by hand moves it.
+static void rollback_resolved(void *userdata, int r, json_t *result, Error *err) {
+        Request *request = userdata;
+        Manager *m = request->manager;
+
+        if (r < 0 || m->stopping) {
+                request_done(request, r, err);
                 return;
         }
-        if (m->rolling_back) {
-                request_failf(request, ERR_BUSY, "a rollback is under way");
-                return;
-        }
+        (void) json_object_set(request->parameters, "rev", json_object_get(result, "rev"));
         commits_add(m->commits, &(CommitAsk) {
                 .author = "root <0@host>",
                 .message = "files changed by hand before a rollback",
                 .whole = true,
                 .done = rollback_committed,
-                .userdata = request_hold(request),
+                .userdata = request,
         });
+}
+
+// Also from files that are not valid: it is a way out of them.
+void handle_config_rollback(Request *request) {
+        GitInput input = {.rev = request_string(request, "rev")};
+
+        if (request->manager->rolling_back)
+                request_failf(request, ERR_BUSY, "a rollback is under way");
+        else
+                git_job(request, resolve_work, rollback_resolved, &input);
 }
 
 void handle_apply(Request *request) {

@@ -25,7 +25,7 @@ static void put_limit(json_t *object, const char *key, uint64_t value) {
 
 static const char *shown_state(const Instance *instance) {
         if (!instance->config)
-                return "orphan";
+                return manager_is_unmanaged(instance->manager, instance->record.name) ? "unmanaged" : "orphan";
         if (instance->state == INSTANCE_RUNNING && instance->paused)
                 return "paused";
         return instance_state_to_string(instance->state);

@@ -34,7 +34,7 @@ static int policies_of(Instance *instance, Policy ***ret, size_t *ret_n, Error *
 }
 
 static int no_configuration(const Instance *instance, Error *err) {
-        return error_set(err, ERR_BUSY, "%s has no configuration file any more: restore instances.d/%s.conf or delete it", instance->record.name,
+        return error_set(err, ERR_BUSY, "%s has no valid configuration file: restore or correct instances.d/%s.conf, or delete it", instance->record.name,
                          instance->record.name);
 }
 

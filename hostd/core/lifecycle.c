@@ -295,7 +295,7 @@ int lifecycle_load(Manager *m, Error *err) {
                         manager_unwarn(m, "storage", records[i].name);
                         manager_unwarn(m, "disk-full", records[i].name); // the first look tells
                 }
-                if (config && stored)
+                if ((config && stored) || manager_is_unmanaged(m, records[i].name))
                         continue;
                 if (!config && !stored) {
                         log_info("%s was not created completely or its deletion was interrupted: undone", records[i].name);

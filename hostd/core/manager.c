@@ -88,8 +88,9 @@ static void commits_report(void *userdata, int r, const Error *err) {
         }
 }
 
+// What is not valid stays out of history, where the next start looks for what was.
 static void commit_hand_edits(Manager *m, const char *message) {
-        commits_add(m->commits, &(CommitAsk) {.author = "root <0@host>", .message = message, .whole = true});
+        commits_add(m->commits, &(CommitAsk) {.author = "root <0@host>", .message = message, .whole = true, .except = m->broken});
 }
 
 static int tick(sd_event_source *source, uint64_t usec, void *userdata) {
@@ -223,10 +224,8 @@ static int open_stores(Manager *m, Error *err) {
                 manager_warn(m, "store", "host", "state.db was damaged and moved aside; it is rebuilt from the files");
         if ((r = idpool_load("/etc", &m->pool, err)) < 0)
                 return r;
-        manager_unwarn(m, "configuration", "host"); // of what was in the files before
         manager_unwarn(m, "restart", "host");
-        r = desired_load(confdir_fd(m->confdir), &m->desired, err);
-        return r < 0 ? error_wrap(err, "the configuration is not valid") : 0;
+        return manager_load(m, err);
 }
 
 static int open_kernel(Manager *m, Error *err) {
@@ -415,6 +414,7 @@ Manager *manager_free(Manager *m) {
         free(m->paths.run);
         free(m->paths.socket);
         free(m->config_error);
+        strv_free(m->broken);
         free(m);
         return NULL;
 }

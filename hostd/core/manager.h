@@ -56,6 +56,7 @@ typedef struct Manager {
         uint64_t create_revision; // of the configuration whose missing instances are being made,
         size_t create_next;       // and where that goes on
         char *config_error; // why the files on disk are not in force, NULL when they are
+        char **broken;     // files that were not valid when hostd started; emptied when all are
         uint64_t revision; // counts accepted configurations
 } Manager;
 
@@ -65,6 +66,10 @@ int manager_run(Manager *manager, Error *err);
 Manager *manager_free(Manager *manager);
 DEFINE_CLEANUP(Manager, manager_free)
 
+// The first load. What is not valid is replaced from history or left out, with a warning.
+int manager_load(Manager *manager, Error *err);
+// The instance's file is there, but it was not valid when hostd started and had no earlier text: it runs on as it is.
+bool manager_is_unmanaged(const Manager *manager, const char *name);
 // Loads the files again; an invalid one is refused and the old state stays in force. `ret_changes` (may be NULL) gets the
 // readable difference; with dry_run nothing else happens.
 int manager_reload(Manager *manager, bool dry_run, char ***ret_changes, Error *err);
@@ -74,6 +79,7 @@ int manager_write(Manager *manager, const char *path, const char *text, Error *e
 void manager_replan(Manager *manager);
 void manager_warn(Manager *manager, const char *kind, const char *entity, const char *format, ...) _printf_(4, 5);
 void manager_unwarn(Manager *manager, const char *kind, const char *entity);
+void manager_unwarn_kind(Manager *manager, const char *kind); // of every entity
 void manager_unwarn_all(Manager *manager, const char *entity); // it is deleted
 Capacity manager_capacity(Manager *manager);
 // What every instance was promised, without `except` (NULL: all). Caller frees.

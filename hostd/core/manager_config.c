@@ -21,12 +21,15 @@ static void apply_one(Manager *m, Instance *instance, const Desired *old) {
         _cleanup_error_ Error err = ERROR_NULL;
         int r = 0;
 
-        if (!instance_is_live(instance) || !before || !instance->config)
+        if (!instance_is_live(instance) || !instance->config)
                 return;
-        if (!strv_equal(before->policies, instance->config->policies) || policies_changed(old, m->desired, instance->config) ||
+        if (!before) { // its file is back, or valid again
+                instance->wanted_network++;
+                instance->wanted_limits++;
+        } else if (!strv_equal(before->policies, instance->config->policies) || policies_changed(old, m->desired, instance->config) ||
             before->limits.value[LIMIT_UPLOAD] != instance->config->limits.value[LIMIT_UPLOAD])
                 instance->wanted_network++;
-        if (instance_config_diff(before, instance->config))
+        if (before && instance_config_diff(before, instance->config))
                 instance->wanted_limits++;
         if (instance->wanted_network != instance->applied_network)
                 r = instance_apply_network(instance, &err);
@@ -100,7 +103,8 @@ static int load_checked(Manager *m, Desired **ret, Error *err) {
 
 static void put_in_force(Manager *m, Desired *fresh) {
         free(TAKE_PTR(m->config_error));
-        manager_unwarn(m, "configuration", "host");
+        m->broken = strv_free(m->broken);
+        manager_unwarn_kind(m, "configuration");
         swap_in(m, fresh);
         lifecycle_create_missing(m);
         manager_replan(m);
@@ -110,6 +114,50 @@ static void note_refusal(Manager *m, const char *why) {
         free(m->config_error);
         m->config_error = strdup(why);
         manager_warn(m, "configuration", "host", "configuration refused, the old one stays in force: %s", why);
+}
+
+static char *earlier_text(void *userdata, const char *path, unsigned n) {
+        static const unsigned looked_at_max = 50; // so many bad commits in a row are nobody's mistake
+
+        return n < looked_at_max ? confdir_earlier(userdata, path, n) : NULL;
+}
+
+// An instance's file is that instance's warning; of the others one sentence is shown.
+static void note_problem(Manager *m, const DesiredProblem *problem) {
+        static const char folder[] = "instances.d/";
+        _cleanup_free_ char *name = NULL, *why = NULL;
+        size_t size = strlen(problem->path);
+
+        if (strncmp(problem->path, folder, strlen(folder)) == 0 && confdir_path_is_ours(problem->path))
+                name = strndup(problem->path + strlen(folder), size - strlen(folder) - strlen(".conf"));
+        if (asprintf(&why, "%s: %s", problem->reason, problem->replaced ? "the last valid text in history is in force" : "it is left out until it is valid") < 0)
+                why = NULL;
+        manager_warn(m, "configuration", name ?: "host", "%s", why ?: problem->reason);
+        if (!m->config_error)
+                m->config_error = TAKE_PTR(why);
+}
+
+int manager_load(Manager *m, Error *err) {
+        _cleanup_(desired_rescue_done) DesiredRescue rescue = {.earlier = earlier_text, .userdata = m->confdir};
+        int r = desired_load_rescue(confdir_fd(m->confdir), &rescue, &m->desired, err);
+
+        if (r < 0)
+                return error_wrap(err, "the configuration is not valid, and history has no earlier text that is");
+        if (rescue.n_problems == 0)
+                manager_unwarn_kind(m, "configuration"); // of what was in the files before
+        for (size_t i = 0; i < rescue.n_problems; i++) {
+                if (strv_append(&m->broken, rescue.problems[i].path) < 0)
+                        return error_set_errno(err, ENOMEM, "cannot start");
+                note_problem(m, &rescue.problems[i]);
+        }
+        return 0;
+}
+
+bool manager_is_unmanaged(const Manager *m, const char *name) {
+        char path[64];
+
+        (void) snprintf(path, sizeof(path), "instances.d/%s.conf", name);
+        return !desired_find_instance(m->desired, name) && strv_contains(m->broken, path);
 }
 
 int manager_reload(Manager *m, bool dry_run, char ***ret_changes, Error *err) {

@@ -60,14 +60,23 @@ void manager_unwarn(Manager *m, const char *kind, const char *entity) {
                 (void) store_warning_clear(m->store, kind, entity, NULL);
 }
 
-void manager_unwarn_all(Manager *m, const char *entity) {
+// NULL: any.
+static void unwarn_where(Manager *m, const char *kind, const char *entity) {
         StoreWarning *warnings = NULL;
         size_t n = 0;
 
         if (store_warning_list(m->store, &warnings, &n, NULL) < 0)
                 return;
         for (size_t i = 0; i < n; i++)
-                if (strcmp(warnings[i].entity, entity) == 0)
-                        manager_unwarn(m, warnings[i].kind, entity);
+                if ((!entity || strcmp(warnings[i].entity, entity) == 0) && (!kind || strcmp(warnings[i].kind, kind) == 0))
+                        manager_unwarn(m, warnings[i].kind, warnings[i].entity);
         store_warnings_free(warnings, n);
+}
+
+void manager_unwarn_kind(Manager *m, const char *kind) {
+        unwarn_where(m, kind, NULL);
+}
+
+void manager_unwarn_all(Manager *m, const char *entity) {
+        unwarn_where(m, NULL, entity);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Desired: loads the whole set from a directory, or refuses it whole.
+// Desired: loads the whole set from a directory, or refuses it whole; or, for a start, mends it from history file by file.
 //
 // Order: policies, hostd.conf (which names policies), instances (which inherit from hostd.conf and name policies). Everything is
 // opened without following links, so that a link planted in the directory is an error and not a way to read another file.
@@ -93,33 +93,82 @@ static void closedirp(DIR **d) {
                 (void) closedir(*d);
 }
 
-// Sorted names and the folder's descriptor (-EBADF if it is missing).
-static int list_folder(int etc_fd, const char *folder, char ***ret, int *ret_fd, Error *err) {
-        _cleanup_close_ int fd = openat(etc_fd, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+// Listed first and read later, by descriptor: whatever is renamed meanwhile, names and files belong together.
+typedef struct Folder {
+        const char *path;
+        char **names;
+        int fd; // -EBADF if it is missing
+} Folder;
+
+static void folder_done(Folder *folder) {
+        folder->names = strv_free(folder->names);
+        folder->fd = close_fd(folder->fd);
+}
+
+void desired_rescue_done(DesiredRescue *rescue) {
+        for (size_t i = 0; i < rescue->n_problems; i++) {
+                free(rescue->problems[i].path);
+                free(rescue->problems[i].reason);
+        }
+        free(rescue->problems);
+        rescue->problems = NULL;
+        rescue->n_problems = 0;
+}
+
+static int rescue_note(DesiredRescue *rescue, const char *path, const char *reason, bool replaced) {
+        DesiredProblem *grown = realloc(rescue->problems, (rescue->n_problems + 1) * sizeof(*grown)), problem;
+
+        if (!grown)
+                return -ENOMEM;
+        rescue->problems = grown;
+        problem = (DesiredProblem) {valid_printable(path), strdup(reason), replaced};
+        if (!problem.path || !problem.reason) {
+                free(problem.path);
+                free(problem.reason);
+                return -ENOMEM;
+        }
+        rescue->problems[rescue->n_problems++] = problem;
+        return 0;
+}
+
+// A file with a bad name is a mistake that a start goes on without.
+static int rescue_name(DesiredRescue *rescue, const char *folder, const char *entry, const Error *why, Error *err) {
+        char path[300];
+
+        (void) snprintf(path, sizeof(path), "%s/%s", folder, entry);
+        return rescue_note(rescue, path, error_message(why, -EINVAL), false) < 0 ? error_set_errno(err, ENOMEM, "cannot read %s", folder) : 0;
+}
+
+// Sorted names.
+static int list_folder(int etc_fd, Folder *folder, DesiredRescue *rescue, Error *err) {
         _cleanup_(closedirp) DIR *d = NULL;
-        _cleanup_strv_ char **names = NULL;
         struct dirent *e;
         int copy, r = 0;
 
-        if (fd < 0)
-                return errno == ENOENT ? 0 : error_set_errno(err, errno, "cannot open %s", folder);
-        copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        folder->fd = openat(etc_fd, folder->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (folder->fd < 0)
+                return errno == ENOENT ? 0 : error_set_errno(err, errno, "cannot open %s", folder->path);
+        copy = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         d = copy < 0 ? NULL : fdopendir(copy);
         if (!d) {
                 r = -errno;
                 (void) close_fd(copy);
-                return error_set_errno(err, r, "cannot open %s", folder);
+                return error_set_errno(err, r, "cannot open %s", folder->path);
         }
-        while (r >= 0 && (errno = 0, e = readdir(d)))
-                r = entry_name(folder, e->d_name, &names, err);
+        while (r >= 0 && (errno = 0, e = readdir(d))) {
+                _cleanup_error_ Error why = ERROR_NULL;
+                r = entry_name(folder->path, e->d_name, &folder->names, &why);
+                if (r == -EINVAL && rescue)
+                        r = rescue_name(rescue, folder->path, e->d_name, &why, err);
+                else if (r < 0)
+                        error_move(err, &why);
+        }
         if (r < 0)
                 return r;
         if (errno)
-                return error_set_errno(err, errno, "cannot read %s", folder);
-        if (names)
-                qsort(names, strv_length(names), sizeof(char *), compare_names);
-        *ret = TAKE_PTR(names);
-        *ret_fd = TAKE_FD(fd);
+                return error_set_errno(err, errno, "cannot read %s", folder->path);
+        if (folder->names)
+                qsort(folder->names, strv_length(folder->names), sizeof(char *), compare_names);
         return 0;
 }
 
@@ -168,90 +217,133 @@ static int add_instance(Desired *desired, const ParseContext *context, const cha
         return r;
 }
 
-// Listed first and read later, by descriptor: whatever is renamed meanwhile, names and files belong together.
-typedef struct Folder {
-        const char *path;
-        char **names;
-        int fd;
-} Folder;
-
-static void folder_done(Folder *folder) {
-        folder->names = strv_free(folder->names);
-        folder->fd = close_fd(folder->fd);
+static int add_host(Desired *desired, const ParseContext *context, const char *name, const char *text, Error *err) {
+        return host_config_parse_in(context, text, &desired->host, err);
 }
 
 typedef struct Loading {
         AddFn add;
         char *const *policies; // names that may be used
         bool stamped;
-        const Desired *old; // whose policies may be shared
+        bool required;         // a set without it is none
+        const char *missing;   // what a file that is not there says; NULL: nothing, as if it was not listed
+        const Desired *old;    // whose policies may be shared
+        DesiredRescue *rescue; // NULL: a bad file refuses the set
 } Loading;
+
+// 0: mended, or left out.
+static int rescue_file(Desired *desired, const ParseContext *context, const char *name, const Loading *how, Error *why) {
+        bool replaced = false;
+        char *text;
+
+        // What is in force is not what is in the file: the next load must not take it for that.
+        if (how->stamped)
+                desired->stamps[desired->n_policies] = (DesiredStamp) {0};
+        for (unsigned n = 0; !replaced && (text = how->rescue->earlier(how->rescue->userdata, context->file, n)); n++) {
+                replaced = how->add(desired, context, name, text, NULL) >= 0;
+                free(text);
+        }
+        if (how->required && !replaced)
+                return -EINVAL;
+        if (rescue_note(how->rescue, context->file, error_message(why, -EINVAL), replaced) < 0)
+                return -ENOMEM;
+        error_done(why);
+        *why = ERROR_NULL;
+        return 0;
+}
+
+// context->file is the path below /etc/hostd, `dir` its folder.
+static int load_file(Desired *desired, int dir, const ParseContext *context, const char *name, const Loading *how, Error *err) {
+        const char *slash = strrchr(context->file, '/');
+        _cleanup_free_ char *text = NULL;
+        _cleanup_error_ Error why = ERROR_NULL;
+        int r = read_text(dir, slash ? slash + 1 : context->file, context->file, &text, &why);
+
+        // A file that vanished since the folder was read is as if it had never been there.
+        if (r >= 0 && (text || how->missing))
+                r = how->add(desired, context, name, text ?: how->missing, &why);
+        if (r < 0 && r != -ENOMEM && how->rescue)
+                r = rescue_file(desired, context, name, how, &why);
+        if (r < 0)
+                error_move(err, &why);
+        return r;
+}
 
 // Each file in the order of names, so that the same set is always refused with the same sentence.
 static int load_folder(Desired *desired, const Folder *folder, const Loading *how, Error *err) {
         for (char **p = folder->names; p && *p; p++) {
-                _cleanup_free_ char *file = NULL, *text = NULL;
+                _cleanup_free_ char *file = NULL;
                 if (asprintf(&file, "%s/%s.conf", folder->path, *p) < 0) {
                         file = NULL;
                         return error_set_errno(err, ENOMEM, "cannot read %s", folder->path);
                 }
-                const char *name = file + strlen(folder->path) + 1;
                 if (how->stamped) {
-                        desired->stamps[desired->n_policies] = stamp_of(folder->fd, name);
+                        desired->stamps[desired->n_policies] = stamp_of(folder->fd, file + strlen(folder->path) + 1);
                         if (share_policy(desired, how->old, *p))
                                 continue;
                 }
                 ParseContext context = {.file = file, .policies = how->policies, .check_policies = true, .host = &desired->host};
-                int r = read_text(folder->fd, name, file, &text, err);
-                // A file that vanished since the folder was read is as if it had never been there.
-                if (r >= 0 && text)
-                        r = how->add(desired, &context, *p, text, err);
+                int r = load_file(desired, folder->fd, &context, *p, how, err);
                 if (r < 0)
                         return r;
         }
         return 0;
 }
 
-// A missing file is all defaults.
-static int load_host(int etc_fd, Desired *desired, char *const *policies, Error *err) {
-        ParseContext context = {.file = "hostd.conf", .policies = policies, .check_policies = true};
-        _cleanup_free_ char *text = NULL;
-        int r = read_text(etc_fd, "hostd.conf", "hostd.conf", &text, err);
+// Only what was loaded may be named.
+static int policy_names(const Desired *desired, char ***ret, Error *err) {
+        int r = 0;
 
-        return r < 0 ? r : host_config_parse_in(&context, text ?: "", &desired->host, err);
+        for (size_t i = 0; r >= 0 && i < desired->n_policies; i++)
+                r = strv_append(ret, desired->policies[i]->name);
+        return r < 0 ? error_set_errno(err, r, "cannot read the configuration") : 0;
 }
 
-int desired_load(int etc_fd, Desired **ret, Error *err) {
-        return desired_reload(etc_fd, NULL, ret, err);
-}
-
-int desired_reload(int etc_fd, const Desired *old, Desired **ret, Error *err) {
-        _cleanup_(desired_freep) Desired *desired = calloc(1, sizeof(*desired));
+static int load_set(Desired *desired, int etc_fd, const Loading *how, Error *err) {
         _cleanup_(folder_done) Folder policies = {"policies.d", NULL, -EBADF}, instances = {"instances.d", NULL, -EBADF},
                                       recipes = {"templates.d", NULL, -EBADF};
+        _cleanup_strv_ char **names = NULL;
         Folder *folders[] = {&policies, &instances, &recipes};
-        int r;
+        int r = 0;
 
-        if (!desired)
-                return error_set_errno(err, ENOMEM, "cannot read the configuration");
-        for (size_t i = 0; i < ELEMENTS(folders); i++) {
-                r = list_folder(etc_fd, folders[i]->path, &folders[i]->names, &folders[i]->fd, err);
-                if (r < 0)
-                        return r;
-        }
+        for (size_t i = 0; r >= 0 && i < ELEMENTS(folders); i++)
+                r = list_folder(etc_fd, folders[i], how->rescue, err);
+        if (r < 0)
+                return r;
         desired->policies = calloc(strv_length(policies.names) + 1, sizeof(*desired->policies));
         desired->instances = calloc(strv_length(instances.names) + 1, sizeof(*desired->instances));
         desired->stamps = calloc(strv_length(policies.names) + 1, sizeof(*desired->stamps));
         if (!desired->policies || !desired->instances || !desired->stamps)
                 return error_set_errno(err, ENOMEM, "cannot read the configuration");
-        r = load_folder(desired, &policies, &(Loading) {.add = add_policy, .stamped = true, .old = old}, err);
+        r = load_folder(desired, &policies, &(Loading) {.add = add_policy, .stamped = true, .old = how->old, .rescue = how->rescue}, err);
         if (r >= 0)
-                r = load_host(etc_fd, desired, policies.names, err);
+                r = policy_names(desired, &names, err);
+        ParseContext host = {.file = "hostd.conf", .policies = names, .check_policies = true};
+        if (r >= 0) // a missing file is all defaults
+                r = load_file(desired, etc_fd, &host, NULL, &(Loading) {.add = add_host, .missing = "", .required = true, .rescue = how->rescue}, err);
         if (r >= 0)
-                r = load_folder(desired, &instances, &(Loading) {.add = add_instance, .policies = policies.names}, err);
-        if (r < 0)
-                return r;
+                r = load_folder(desired, &instances, &(Loading) {.add = add_instance, .policies = names, .rescue = how->rescue}, err);
         desired->recipes = TAKE_PTR(recipes.names);
-        *ret = TAKE_PTR(desired);
-        return 0;
+        return r;
+}
+
+static int desired_load_with(int etc_fd, const Loading *how, Desired **ret, Error *err) {
+        _cleanup_(desired_freep) Desired *desired = calloc(1, sizeof(*desired));
+        int r = desired ? load_set(desired, etc_fd, how, err) : error_set_errno(err, ENOMEM, "cannot read the configuration");
+
+        if (r >= 0)
+                *ret = TAKE_PTR(desired);
+        return r;
+}
+
+int desired_load(int etc_fd, Desired **ret, Error *err) {
+        return desired_load_with(etc_fd, &(Loading) {0}, ret, err);
+}
+
+int desired_reload(int etc_fd, const Desired *old, Desired **ret, Error *err) {
+        return desired_load_with(etc_fd, &(Loading) {.old = old}, ret, err);
+}
+
+int desired_load_rescue(int etc_fd, DesiredRescue *rescue, Desired **ret, Error *err) {
+        return desired_load_with(etc_fd, &(Loading) {.rescue = rescue}, ret, err);
 }

@@ -88,6 +88,22 @@ int desired_load(int etc_fd, Desired **ret, Error *err);
 // The same; policies whose files are as they were are shared with `old` (may be NULL) instead of being parsed again.
 int desired_reload(int etc_fd, const Desired *old, Desired **ret, Error *err);
 
+// For a start, which a mistake in one file must not prevent: a file that is not valid is replaced by the newest earlier text of it
+// that is, and counts as absent if there is none. Only a hostd.conf without a valid text refuses the whole set.
+typedef struct DesiredProblem {
+        char *path;   // "instances.d/a.conf"; printable
+        char *reason; // as desired_load() gives it
+        bool replaced;
+} DesiredProblem;
+typedef struct DesiredRescue {
+        char *(*earlier)(void *userdata, const char *path, unsigned n); // the n-th newest; NULL: no more; the caller frees it
+        void *userdata;
+        DesiredProblem *problems; // result
+        size_t n_problems;
+} DesiredRescue;
+void desired_rescue_done(DesiredRescue *rescue);
+int desired_load_rescue(int etc_fd, DesiredRescue *rescue, Desired **ret, Error *err);
+
 // One instance from text (for checks before anything is written); `host` gives defaults.
 int instance_config_parse(const char *name, const char *text, const HostConfig *host, InstanceConfig **ret, Error *err);
 int policy_parse(const char *name, const char *text, Policy **ret, Error *err);

@@ -537,8 +537,7 @@ static bool rev_is_valid(const char *rev) {
         return size >= 4 && size <= 40 && strspn(rev, "0123456789abcdef") == size;
 }
 
-// The full name of a commit.
-static int rev_resolve(ConfDir *dir, const char *rev, char **ret, Error *err) {
+int confdir_resolve(ConfDir *dir, const char *rev, char **ret, Error *err) {
         _cleanup_free_ char *output = NULL;
         Git git = git_of(dir);
         char spec[64];
@@ -555,6 +554,22 @@ static int rev_resolve(ConfDir *dir, const char *rev, char **ret, Error *err) {
                 return error_set(err, ERR_NOT_FOUND, "there is no revision %s in the configuration's history", rev);
         *ret = TAKE_PTR(output);
         return 0;
+}
+
+char *confdir_earlier(ConfDir *dir, const char *path, unsigned n) {
+        _cleanup_free_ char *output = NULL, *text = NULL;
+        _cleanup_strv_ char **revs = NULL;
+        Git git = git_of(dir);
+        char spec[400];
+
+        if (dir->no_history || !confdir_path_is_ours(path))
+                return NULL;
+        // Not git's own count and skip: they count what the filter leaves out.
+        if (git_check(&git, GIT_ARGUMENTS("log", "--diff-filter=AM", "--format=%H", "HEAD", "--", path), &output, NULL) < 0 ||
+            strv_split(output, "\n", &revs) < 0 || n >= strv_length(revs))
+                return NULL;
+        snprintf(spec, sizeof(spec), "%s:%s", revs[n], path);
+        return git_check(&git, GIT_ARGUMENTS("cat-file", "blob", spec), &text, NULL) < 0 ? NULL : TAKE_PTR(text);
 }
 
 static void unlinkp(char **path) {
@@ -589,7 +604,7 @@ int confdir_diff(ConfDir *dir, const char *rev, char **ret_text, Error *err) {
 
         if (!rev)
                 return diff_files(dir, "HEAD", GIT_ARGUMENTS("--patch", "--src-prefix=a/"), ret_text, err);
-        r = rev_resolve(dir, rev, &commit, err);
+        r = confdir_resolve(dir, rev, &commit, err);
         if (r < 0)
                 return r;
         return git_check(&git, GIT_ARGUMENTS("show", "--format=", "--patch", "--no-color", "--no-ext-diff", "--no-textconv",
@@ -624,7 +639,7 @@ static int checkout_file(ConfDir *dir, const char *commit, const char *path, Err
 int confdir_checkout(ConfDir *dir, const char *rev, Error *err) {
         _cleanup_free_ char *commit = NULL, *output = NULL;
         _cleanup_strv_ char **paths = NULL;
-        int r = rev_resolve(dir, rev, &commit, err);
+        int r = confdir_resolve(dir, rev, &commit, err);
 
         if (r < 0)
                 return r;

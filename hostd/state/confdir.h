@@ -43,8 +43,12 @@ int confdir_commit(ConfDir *dir, const HistoryCommit *commits, pid_t *ret_pid, i
 int confdir_commit_result(ConfDir *dir, int wait_status, Error *err);
 // Synchronous readers, run in a forked job by the caller (they may take tens of milliseconds).
 int confdir_log(ConfDir *dir, unsigned max, char **ret_text, Error *err); // "REV DATE AUTHOR SUBJECT" lines, newest first
+// The full name of a commit. Revisions are 4..40 hex digits, "HEAD" or "HEAD~N"; ERR_NOT_FOUND if there is none.
+int confdir_resolve(ConfDir *dir, const char *rev, char **ret, Error *err);
+// The text of `path` after the n-th newest commit that changed it. NULL: there is none, or history cannot be read. Caller frees.
+char *confdir_earlier(ConfDir *dir, const char *path, unsigned n);
 // What the commit `rev` changed; rev NULL: what the next commit would, new files included.
 int confdir_diff(ConfDir *dir, const char *rev, char **ret_text, Error *err);
 // Puts the files of `rev` in place, each whole, and removes those that it did not have (work tree only, no commit). What was not
-// committed is overwritten: commit first. Revisions are 4..40 hex digits, "HEAD" or "HEAD~N"; ERR_NOT_FOUND if there is none.
+// committed is overwritten: commit first.
 int confdir_checkout(ConfDir *dir, const char *rev, Error *err);

@@ -508,6 +508,61 @@ static void test_broken_repository(void **state) {
         assert_int_equal(log_lines(dir, NULL), 2);
 }
 
+// In a mount namespace of its own, where something that is no program is in git's place.
+static void test_no_git(void **state) {
+        pid_t pid;
+        int status;
+
+        if (geteuid() != 0) {
+                print_message("SKIP: hiding git needs root\n");
+                return;
+        }
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+                _cleanup_(confdir_freep) ConfDir *dir = NULL;
+                if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+                    mount("/dev/null", "/usr/bin/git", NULL, MS_BIND, NULL) < 0)
+                        _exit(77);
+                if (confdir_open(top, &dir, NULL) != CONFDIR_NO_HISTORY || strcmp(confdir_no_history(dir), "git is not installed") != 0)
+                        _exit(1);
+                write_or_fail(dir, "hostd.conf", "1");
+                expect_text(dir, "hostd.conf", "1");
+                _cleanup_(history_commit_freep) HistoryCommit *one = take_commit(dir, "a <b@c>", "later");
+                if (run_commits(dir, one, NULL) != CONFDIR_NO_HISTORY || confdir_earlier(dir, "hostd.conf", 0))
+                        _exit(2);
+                (void) umount("/usr/bin/git");
+                _exit(run_commits(dir, one, NULL) == 0 && log_lines(dir, NULL) == 2 ? 0 : 3);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+                print_message("SKIP: nothing can be mounted here\n");
+        else
+                assert_int_equal(status, 0);
+}
+
+static void test_earlier(void **state) {
+        static const char *const texts[] = {"3", "2", "1", NULL};
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+
+        for (unsigned i = 1; i <= 3; i++) {
+                char text[2] = {(char) ('0' + i)};
+                write_or_fail(dir, "hostd.conf", text);
+                commit_or_fail(dir, "m");
+                write_or_fail(dir, "instances.d/a.conf", text);
+                commit_or_fail(dir, "another file");
+        }
+        assert_int_equal(confdir_remove(dir, "hostd.conf", NULL), 0);
+        commit_or_fail(dir, "removed");
+        write_by_hand(dir, "hostd.conf", "not committed");
+        for (unsigned i = 0; i < ELEMENTS(texts); i++) {
+                _cleanup_free_ char *text = confdir_earlier(dir, "hostd.conf", i);
+                assert_true(texts[i] ? text && strcmp(text, texts[i]) == 0 : !text);
+        }
+        assert_null(confdir_earlier(dir, "instances.d/b.conf", 0));
+        assert_null(confdir_earlier(dir, "../x", 0));
+}
+
 static void test_speed(void **state) {
         _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
         usec_t start = clock_monotonic(), called;
@@ -561,6 +616,8 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_taken_back, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_other_commits, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_broken_repository, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_no_git, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_earlier, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_speed, setup, teardown),
         };
 

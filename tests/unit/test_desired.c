@@ -356,6 +356,72 @@ static void test_diff(void **state) {
         assert_true(instance_config_diff(desired_find_instance(old, "a"), desired_find_instance(same, "a")) == 0);
 }
 
+// Texts of before: of a.conf two that are not valid and one that is, of the others none or one.
+static char *earlier(void *userdata, const char *path, unsigned n) {
+        static const struct {
+                const char *path, *texts[3];
+        } history[] = {
+                {"hostd.conf", {"uplink = \"eth7\";"}},
+                {"instances.d/a.conf", {"nonsense = 1;", "policies = [ \"bad\" ];", "pids = 77;"}},
+                {"policies.d/web.conf", {"rules = ( { action = \"deny\"; to = \"192.0.2.1\"; } );"}},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(history); i++)
+                if (strcmp(history[i].path, path) == 0)
+                        return n < 3 && history[i].texts[n] ? strdup(history[i].texts[n]) : NULL;
+        return NULL;
+}
+
+static char *no_text(void *userdata, const char *path, unsigned n) {
+        return NULL;
+}
+
+static void test_rescue(void **state) {
+        static const struct {
+                const char *path, *reason;
+                bool replaced;
+        } wanted[] = {
+                {"instances.d/Bad Name.conf", "the file's name", false},  {"policies.d/bad.conf", "policies.d/bad.conf:1", false},
+                {"policies.d/web.conf", "policies.d/web.conf:1", true},  {"hostd.conf", "hostd.conf:2", true},
+                {"instances.d/a.conf", "instances.d/a.conf:2", true},    {"instances.d/new.conf", "not a regular file", false},
+                {"instances.d/uses.conf", "instances.d/uses.conf:1", false},
+        };
+        _cleanup_(desired_rescue_done) DesiredRescue rescue = {.earlier = earlier};
+        _cleanup_(desired_freep) Desired *desired = NULL, *again = NULL, *refused = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        char target[64];
+
+        put("hostd.conf", "\nuplink = 3;");
+        put("policies.d/web.conf", "rules = 3;");
+        put("policies.d/bad.conf", "rules = 3;");
+        put("instances.d/a.conf", "pids = 78;\nmemory = ;");
+        put("instances.d/good.conf", "pids = 79; policies = [ \"web\" ];");
+        put("instances.d/uses.conf", "policies = [ \"bad\" ];");
+        put("instances.d/Bad Name.conf", "");
+        snprintf(target, sizeof(target), "%s/instances.d/new.conf", top);
+        assert_int_equal(symlink("/etc/passwd", target), 0);
+        if (desired_load_rescue(etc, &rescue, &desired, &err) < 0)
+                fail_msg("%s", err.message);
+        assert_int_equal(rescue.n_problems, ELEMENTS(wanted));
+        for (size_t i = 0; i < ELEMENTS(wanted); i++) {
+                assert_string_equal(rescue.problems[i].path, wanted[i].path);
+                assert_non_null(strstr(rescue.problems[i].reason, wanted[i].reason));
+                assert_int_equal(rescue.problems[i].replaced, wanted[i].replaced);
+        }
+        assert_string_equal(desired->host.uplink, "eth7");
+        assert_int_equal(desired->n_instances, 2);
+        assert_true(desired_find_instance(desired, "a")->limits.value[LIMIT_PIDS] == 77);
+        assert_true(desired_find_instance(desired, "good")->limits.value[LIMIT_PIDS] == 79);
+        assert_int_equal(desired->n_policies, 1);
+        assert_int_equal(desired_find_policy(desired, "web")->n_rules, 1);
+        // What mended the set is not taken for the file later.
+        assert_int_equal(desired_reload(etc, desired, &again, NULL), -EINVAL);
+        // Without a text for the host there is nothing to go on with.
+        _cleanup_(desired_rescue_done) DesiredRescue none = {.earlier = no_text};
+        assert_int_equal(desired_load_rescue(etc, &none, &refused, &err), -EINVAL);
+        assert_non_null(strstr(err.message, "hostd.conf:2"));
+}
+
 static void test_restart(void **state) {
         assert_true(instance_schema_needs_restart(row_of("open_files")));
         assert_true(instance_schema_needs_restart(row_of("read_only")));
@@ -375,6 +441,7 @@ int main(void) {
                 cmocka_unit_test(test_edit),
                 cmocka_unit_test(test_policy_format),
                 cmocka_unit_test_setup_teardown(test_diff, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_rescue, setup, teardown),
                 cmocka_unit_test(test_restart),
         };
 
