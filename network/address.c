@@ -19,6 +19,5 @@ void network_address(const NetworkSettings *settings, uint16_t slot, NetworkAddr
         address.ipv6.s6_addr[14] |= (unsigned char) (slot >> 8);
         address.ipv6.s6_addr[15] |= (unsigned char) slot;
         (void) snprintf(address.host_ifname, sizeof(address.host_ifname), HOST_PREFIX "%04x", slot);
-        (void) snprintf(address.peer_ifname, sizeof(address.peer_ifname), PEER_PREFIX "%04x", slot);
         *ret = address;
 }

@@ -79,8 +79,6 @@ int network_leaks(Network *network, const uint16_t *live, size_t n, char ***ret,
         int r = leaks_links(&search, HOST_PREFIX);
 
         if (r >= 0)
-                r = leaks_links(&search, PEER_PREFIX);
-        if (r >= 0)
                 r = leaks_rules(&search);
         if (r >= 0)
                 r = leaks_nft(&search);

@@ -21,6 +21,7 @@
 
 #include "base/io.h"
 #include "network/netlink.h"
+#include "network/peer.h"
 #include "network/ruleset.h"
 
 enum { RULE_HOST = 90, RULE_MARKED = 91, RULE_POOL = 92, RULE_VETH = 93 };
@@ -60,7 +61,7 @@ int link_list(const char *prefix, char ***ret) {
         return 0;
 }
 
-int link_create_veth(const NetworkAddress *address, bool *ret_made, Error *err) {
+int link_create_veth(const NetworkAddress *address, int netns, Error *err) {
         char buffer[MESSAGE_SIZE];
         struct nlmsghdr *message = message_new(buffer, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
         struct nlattr *info, *data, *peer;
@@ -74,19 +75,15 @@ int link_create_veth(const NetworkAddress *address, bool *ret_made, Error *err) 
         data = mnl_attr_nest_start(message, IFLA_INFO_DATA);
         peer = mnl_attr_nest_start(message, VETH_INFO_PEER);
         mnl_nlmsg_put_extra_header(message, sizeof(struct ifinfomsg));
-        mnl_attr_put_strz(message, IFLA_IFNAME, address->peer_ifname);
+        mnl_attr_put_strz(message, IFLA_IFNAME, PEER_IFNAME);
         mnl_attr_put(message, IFLA_ADDRESS, sizeof(address->mac), address->mac);
+        // Born there: moving a device to another namespace makes the kernel wait for all readers of its tables, several times.
+        mnl_attr_put_u32(message, IFLA_NET_NS_FD, (uint32_t) netns);
         mnl_attr_nest_end(message, peer);
         mnl_attr_nest_end(message, data);
         mnl_attr_nest_end(message, info);
-        *ret_made = false;
-        if (link_exists(address->host_ifname))
-                return 0;
         r = netlink_talk(NETLINK_ROUTE, message, NULL, NULL);
-        if (r < 0)
-                return error_set_errno(err, r, "making the interface %s", address->host_ifname);
-        *ret_made = true;
-        return 0;
+        return r < 0 ? error_set_errno(err, r, "making the interface %s", address->host_ifname) : 0;
 }
 
 int link_delete_index(unsigned index) {

@@ -10,8 +10,8 @@
 bool link_exists(const char *ifname);
 // Names of interfaces that begin with `prefix`.
 int link_list(const char *prefix, char ***ret);
-// Both ends down, with their MAC addresses. `ret_made`: false if the host's end was there.
-int link_create_veth(const NetworkAddress *address, bool *ret_made, Error *err);
+// Both ends down, with their MAC addresses; the guest's end in the namespace `netns`.
+int link_create_veth(const NetworkAddress *address, int netns, Error *err);
 int link_delete(const char *ifname);
 int link_delete_index(unsigned index); // absent is success
 // Sysctls, gateway addresses, up, host routes, fixed neighbours; all can be there already.

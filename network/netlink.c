@@ -3,12 +3,15 @@
 #include "network/netlink.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 
-static void socket_closep(struct mnl_socket **socket) {
+void netlink_closep(struct mnl_socket **socket) {
         if (*socket)
                 (void) mnl_socket_close(*socket);
 }
@@ -54,19 +57,15 @@ static void socket_keep(int bus, struct mnl_socket **socket) {
         kept_by = getpid();
 }
 
-int netlink_talk(int bus, struct nlmsghdr *request, NetlinkHandler fn, void *userdata) {
+int netlink_talk_on(struct mnl_socket *socket, struct nlmsghdr *request, NetlinkHandler fn, void *userdata) {
         static uint32_t sequence;
-        _cleanup_(socket_closep) struct mnl_socket *socket = socket_take(bus);
         Exchange exchange = {.fn = fn, .userdata = userdata};
         _cleanup_free_ char *buffer = malloc(NETLINK_BUFFER);
-        unsigned port;
+        unsigned port = mnl_socket_get_portid(socket);
         int r;
 
-        if (!socket)
-                return -errno;
         if (!buffer)
                 return -ENOMEM;
-        port = mnl_socket_get_portid(socket);
         request->nlmsg_seq = ++sequence;
         if (mnl_socket_sendto(socket, request, request->nlmsg_len) < 0)
                 return -errno;
@@ -78,6 +77,41 @@ int netlink_talk(int bus, struct nlmsghdr *request, NetlinkHandler fn, void *use
         } while (r > 0);
         if (r < 0)
                 return -errno;
-        socket_keep(bus, &socket);
         return exchange.result < 0 ? exchange.result : 0;
+}
+
+int netlink_talk(int bus, struct nlmsghdr *request, NetlinkHandler fn, void *userdata) {
+        _cleanup_(netlink_closep) struct mnl_socket *socket = socket_take(bus);
+        int r;
+
+        if (!socket)
+                return -errno;
+        r = netlink_talk_on(socket, request, fn, userdata);
+        if (r >= 0)
+                socket_keep(bus, &socket);
+        return r;
+}
+
+// A socket belongs to the namespace in which it was made. All of hostd is one thread, so nothing else happens in there meanwhile; a
+// process that cannot come back would work on the guest's network instead of the host's, and ends.
+int netlink_open_in(int netns, struct mnl_socket **ret) {
+        _cleanup_close_ int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+        struct mnl_socket *socket;
+        int saved;
+
+        if (own < 0 || setns(netns, CLONE_NEWNET) < 0)
+                return -errno;
+        socket = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
+        saved = errno;
+        if (setns(own, CLONE_NEWNET) < 0)
+                abort();
+        if (!socket)
+                return -saved;
+        if (mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID) < 0) {
+                saved = errno;
+                (void) mnl_socket_close(socket);
+                return -saved;
+        }
+        *ret = socket;
+        return 0;
 }

@@ -10,3 +10,8 @@
 // return of it ends the reading and is returned. 0 or -errno.
 typedef int (*NetlinkHandler)(const struct nlmsghdr *message, void *userdata);
 int netlink_talk(int bus, struct nlmsghdr *request, NetlinkHandler fn, void *userdata);
+
+// A NETLINK_ROUTE socket that belongs to the network namespace `netns`. The caller closes it with netlink_closep().
+int netlink_open_in(int netns, struct mnl_socket **ret);
+int netlink_talk_on(struct mnl_socket *socket, struct nlmsghdr *request, NetlinkHandler fn, void *userdata);
+void netlink_closep(struct mnl_socket **socket);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Network: the object. It knows what each slot should have; ruleset.c writes it, nft.c and link.c put it there.
 //
-// Order of an attach, so that there is never a usable wire without its fence: veth (down), ip rules, chains, then addresses and up.
-// Order of a detach: wire first, fence last.
+// Order, so that there is never a usable wire without its fence: ip rules and chains (attach), then the veth (down), its ingress
+// chain, the guest's end, and only then the host's end up (plug). Order of a detach: wire first, fence last.
 #include "network/network.h"
 
 #include <arpa/inet.h>
@@ -16,6 +16,7 @@
 #include "base/valid.h"
 #include "network/link.h"
 #include "network/nft.h"
+#include "network/peer.h"
 #include "network/ruleset.h"
 #include "network/transact.h"
 #include "network/watch.h"
@@ -310,32 +311,29 @@ static int slot_load(Network *network, uint16_t number, bool device, Error *err)
         return r < 0 ? error_set_errno(err, r, "adding an instance to the firewall") : 0;
 }
 
-static int plug_once(Network *network, uint16_t number, bool known, Error *err) {
+// The host's end of a wire that is there. One that is on its way out (the kernel removes it when the other end's namespace ends, and
+// network_unplug() runs in a process of its own) counts as absent.
+static int wire_restore(const NetworkAddress *address, Error *err) {
+        Error first = ERROR_NULL;
+        int r = link_exists(address->host_ifname) ? link_configure_veth(address, &first) : 0;
+
+        if (r < 0 && !link_exists(address->host_ifname)) {
+                error_done(&first);
+                return 0;
+        }
+        error_move(err, &first);
+        return r;
+}
+
+static int fence(Network *network, uint16_t number, bool known, Error *err) {
         NetworkAddress address;
-        bool made = false;
         int r;
 
         network_address(&network->settings, number, &address);
-        r = link_create_veth(&address, &made, err);
-        if (r >= 0)
-                r = link_add_slot_rules(address.host_ifname, err);
-        if (r >= 0 && (made || !known))
-                r = slot_load(network, number, true, err);
-        return r < 0 ? r : link_configure_veth(&address, err);
-}
-
-// An interface that was found may be on its way out: network_unplug() of the start before runs in a process of its own. It is
-// gone then, and a new one is made.
-static int plug(Network *network, uint16_t number, bool known, Error *err) {
-        Error first = ERROR_NULL;
-        int r = plug_once(network, number, known, &first);
-
-        if (r != -ENOENT && r != -ENODEV && r != -ENXIO) {
-                error_move(err, &first);
-                return r;
-        }
-        error_done(&first);
-        return plug_once(network, number, false, err);
+        r = link_add_slot_rules(address.host_ifname, err);
+        if (r >= 0 && !known)
+                r = slot_load(network, number, link_exists(address.host_ifname), err);
+        return r < 0 ? r : wire_restore(&address, err);
 }
 
 int network_attach(Network *network, uint16_t number, Error *err) {
@@ -352,10 +350,47 @@ int network_attach(Network *network, uint16_t number, Error *err) {
         if (r < 0)
                 r = error_set_errno(err, r, "forgetting earlier connections of slot %u", number);
         if (r >= 0)
-                r = plug(network, number, known, err);
+                r = fence(network, number, known, err);
         if (r < 0 && !known)
                 (void) network_detach(network, number, NULL); // nothing half-made stays; the first error is the one to report
         return r;
+}
+
+static int gate_load(Network *network, uint16_t number, Error *err) {
+        _cleanup_(script_done) Script script = {0};
+        int r = script_open(&script, err);
+
+        if (r < 0)
+                return r;
+        ruleset_gate(script.f, &network->settings, number);
+        return script_apply(&script, "guarding an interface", err);
+}
+
+int network_plug(Network *network, uint16_t number, int netns, Error *err) {
+        NetworkAddress address;
+        int r;
+
+        if (!slot_find(network, number))
+                return error_set(err, ERR_NOT_FOUND, "network slot %u is not attached", number);
+        network_address(&network->settings, number, &address);
+        r = link_delete(address.host_ifname);
+        if (r < 0)
+                return error_set_errno(err, r, "removing an earlier interface %s", address.host_ifname);
+        r = link_create_veth(&address, netns, err);
+        if (r < 0)
+                return r;
+        r = gate_load(network, number, err);
+        if (r >= 0)
+                r = peer_configure(&address, netns, err);
+        if (r >= 0)
+                r = link_configure_veth(&address, err);
+        if (r < 0)
+                (void) link_delete(address.host_ifname); // the first error is the one to report
+        return r;
+}
+
+bool network_is_plugged(const Network *network, uint16_t number) {
+        return slot_has_device(network, number);
 }
 
 unsigned network_interface(const Network *network, uint16_t number) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Network: the host's side of every instance's wire: routed veth, one nftables table, fail-closed routing.
 //
-// Everything is named after the slot: veth "hv0001" (host), "hp0001" (peer, renamed eth0 inside), chains and sets "i0001_…".
+// Everything is named after the slot: veth "hv0001" (the other end is eth0 in the instance), chains and sets "i0001_…".
 // All calls are idempotent and synchronous (milliseconds). The table `inet hostd`, `netdev hostd` and the ip rules exist
 // before any veth and stay when hostd exits. No name chosen by a person reaches nft.
 #pragma once
@@ -22,7 +22,7 @@ typedef struct NetworkSettings {
 } NetworkSettings;
 
 typedef struct NetworkAddress { // what one slot gets; pure function of the settings
-        char host_ifname[16], peer_ifname[16];
+        char host_ifname[16];
         unsigned char mac[6], host_mac[6];
         struct in_addr ipv4;
         struct in6_addr ipv6;
@@ -38,9 +38,14 @@ Network *network_free(Network *network); // leaves the kernel's state
 DEFINE_CLEANUP(Network, network_free)
 int network_find_uplink(char **ret); // interface of the default route; -ENOENT
 
-// Makes the slot's chains, sets and veth pair (peer still in the host's namespace, for lxc.net.0.type = phys) with addresses and
-// routes. Already there is success. network_set_policy() must follow before the instance starts; until then all is denied.
+// Makes the slot's chains, sets and routing rules; brings the host's end of its wire in order where there is one. Already so is
+// success. network_set_policy() must follow before network_plug(); until then all is denied.
 int network_attach(Network *network, uint16_t slot, Error *err);
+// Makes the wire of an attached slot: its other end is born in the network namespace `netns` (a descriptor) as eth0, with address and
+// routes. An interface that has the slot's name already is removed first: whoever holds its other end, it is not this namespace.
+// On failure there is none.
+int network_plug(Network *network, uint16_t slot, int netns, Error *err);
+bool network_is_plugged(const Network *network, uint16_t slot);
 int network_detach(Network *network, uint16_t slot, Error *err);
 // Only removes an interface, which is what takes long: a forked job may do it ahead of detach. By index, since by the time the job
 // runs the name may be a successor's. 0 is no interface.

@@ -231,6 +231,12 @@ void ruleset_slot(FILE *f, const NetworkSettings *settings, uint16_t slot, bool 
                 slot_netdev(f, &t);
 }
 
+void ruleset_gate(FILE *f, const NetworkSettings *settings, uint16_t slot) {
+        SlotText t = slot_text(settings, slot);
+
+        slot_netdev(f, &t);
+}
+
 void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot) {
         SlotText t = slot_text(settings, slot);
         const char *const chains[] = {t.out, t.in, t.host, t.rules, t.rate, t.deny};

@@ -8,7 +8,6 @@
 #include "network/network.h"
 
 #define HOST_PREFIX "hv"   // host ends of the veths; the rules match "hv*"
-#define PEER_PREFIX "hp"
 #define ROUTE_MARK 0x100   // set by the chains that have checked a packet; without it the ip rules blackhole
 #define LOG_GROUP 10
 #define GATEWAY4 "169.254.0.1"
@@ -19,6 +18,8 @@ void ruleset_base(FILE *f, const NetworkSettings *settings);
 // Chains, sets and counters of one slot, without the map elements that lead to them; its policy, live set and rate are left as they are. `device`: also the
 // netdev chain, made anew (the veth must exist).
 void ruleset_slot(FILE *f, const NetworkSettings *settings, uint16_t slot, bool device);
+// The netdev chain alone.
+void ruleset_gate(FILE *f, const NetworkSettings *settings, uint16_t slot);
 // The map elements must be gone before.
 void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot);
 // One rule of the kernel: what a compiled rule becomes, in one place for the text and for the messages of transact.c.

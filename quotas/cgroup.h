@@ -83,4 +83,7 @@ int cgroup_box_oom_fd(CgroupBox *box, int *ret_fd, uint32_t *ret_events, Error *
 
 // Below "hostd/" (or hostd.slice): prefixes that exist on any hierarchy. For leaks and the sweep at start.
 int cgroup_host_list(CgroupHost *host, char ***ret_prefixes, Error *err);
+int cgroup_host_kill(CgroupHost *host, const char *prefix);  // everything below it, the supervisor too; absent is success
+// The same as cgroup_box_remove() for groups of which some may be missing: a creation or a removal was cut short.
+int cgroup_host_remove(CgroupHost *host, const char *prefix, Error *err);
 int cgroup_host_sweep(CgroupHost *host, const char *prefix); // removes an empty leftover; populated is -EBUSY

@@ -166,19 +166,30 @@ int cgroup_box_open(CgroupHost *host, const char *prefix, CgroupBox **ret, Error
         return 0;
 }
 
-int cgroup_box_remove(CgroupBox *box, Error *err) {
+int cgroup_host_kill(CgroupHost *host, const char *prefix) {
+        int r = cgroup_prefix_is_valid(prefix) ? cgroup_write(host->roots[CGROUP_V2], prefix, "cgroup.kill", "1") : -EINVAL;
+
+        return r == -ENOENT || r == -ENODEV ? 0 : r;
+}
+
+int cgroup_host_remove(CgroupHost *host, const char *prefix, Error *err) {
         int r;
 
-        (void) cgroup_box_kill(box);
-        (void) cgroup_wait_event(box->host->roots[CGROUP_V2], box->prefix, "populated", false, clock_monotonic() + USEC_PER_SEC);
+        (void) cgroup_host_kill(host, prefix);
+        (void) cgroup_wait_event(host->roots[CGROUP_V2], prefix, "populated", false, clock_monotonic() + USEC_PER_SEC);
         // After the last exit the kernel needs a moment to let go of a group.
         for (usec_t wait = 500, waited = 0;; waited += wait, wait = MIN2(wait * 2, 50 * USEC_PER_MSEC)) {
-                r = cgroup_host_sweep(box->host, box->prefix);
+                r = cgroup_host_sweep(host, prefix);
                 if (r != -EBUSY || waited >= USEC_PER_SEC)
                         break;
                 (void) poll(NULL, 0, (int) MAX2(wait / USEC_PER_MSEC, 1ULL));
         }
-        return r < 0 ? error_set_errno(err, r, "removing control groups at %s", box->prefix) : 0;
+        return r < 0 ? error_set_errno(err, r, "removing control groups at %s", prefix) : 0;
+}
+
+int cgroup_box_remove(CgroupBox *box, Error *err) {
+        (void) cgroup_box_kill(box); // with its limit, which stops who would come in meanwhile
+        return cgroup_host_remove(box->host, box->prefix, err);
 }
 
 int cgroup_box_attach(CgroupBox *box, CgroupPart part, pid_t pid, Error *err) {

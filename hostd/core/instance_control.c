@@ -10,7 +10,9 @@
 #include "base/log.h"
 #include "core/console.h"
 #include "core/guest_link.h"
+#include "core/launcher.h"
 #include "core/manager.h"
+#include "instance/netns.h"
 
 #define CONNECT_EVERY (2 * USEC_PER_MSEC)
 
@@ -63,13 +65,55 @@ static void instance_runs(Instance *instance) {
         instance_notify(instance, GOAL_RUNNING, 0, NULL);
 }
 
+// The guest's init waits for this, and so does nothing of it run yet. Policies are in force since before the start.
+static int plug(Instance *instance, pid_t pid, Error *err) {
+        Manager *m = instance->manager;
+        _cleanup_close_ int netns = -EBADF;
+        int r = netns_open(pid, idpool_slot_base(&m->pool, instance->record.slot), SLOT_IDS, &netns, err);
+
+        return r < 0 ? r : network_plug(m->network, instance->record.slot, netns, err);
+}
+
+static void plug_wanted(Instance *instance, pid_t pid) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        if (instance->state == INSTANCE_STOPPING)
+                return;
+        r = plug(instance, pid, &err);
+        if (r >= 0)
+                r = instance_control_send(instance, CONTROL_PLUGGED, NULL, 0, &err);
+        if (r >= 0)
+                return;
+        free(instance->failure);
+        instance->failure = strdup(error_message(&err, r));
+        (void) cgroup_box_kill(instance->box);
+        launcher_kill(instance);
+}
+
+// An interface that somebody removed while no hostd was there.
+static void plug_again(Instance *instance) {
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        if (!instance->config || instance->state == INSTANCE_STOPPING || network_is_plugged(instance->manager->network, instance->record.slot))
+                return;
+        if (plug(instance, instance->init, &err) < 0)
+                manager_warn(instance->manager, "network", instance->record.name, "%s", error_message(&err, -EIO));
+        else
+                log_event(LOG_WARNING, NULL, instance->record.name, "its interface was gone and is made anew");
+}
+
 static void instance_control_message(Instance *instance, const ControlMessage *message, int *fd) {
         switch (message->type) {
         case CONTROL_STATE:
                 if (message->init_pid > 0)
                         instance->init = message->init_pid;
-                if (message->state == CONTROL_STATE_RUNNING)
+                if (message->state == CONTROL_STATE_STARTING && instance->state == INSTANCE_RUNNING)
+                        instance_set_state(instance, INSTANCE_STARTING); // adopted in the middle of its start
+                if (message->state == CONTROL_STATE_RUNNING) {
+                        plug_again(instance);
                         instance_runs(instance);
+                }
                 if (message->state == CONTROL_STATE_STOPPED) {
                         instance->again = instance->again || (message->target == CONTROL_TARGET_REBOOT && instance->state != INSTANCE_STOPPING);
                         instance->halted = message->target == CONTROL_TARGET_HALT;
@@ -78,6 +122,9 @@ static void instance_control_message(Instance *instance, const ControlMessage *m
         case CONTROL_GUEST:
                 if (*fd >= 0)
                         guest_link_up(instance, TAKE_FD(*fd), message->guest_pid);
+                break;
+        case CONTROL_PLUG:
+                plug_wanted(instance, message->init_pid);
                 break;
         case CONTROL_ERROR:
                 free(instance->failure);

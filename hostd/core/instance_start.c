@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Instance, starting: everything the host must have in place before the guest's init runs, in one order, undone as a whole.
-#include <arpa/inet.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -101,19 +100,6 @@ int instance_apply_limits(Instance *instance, bool force, Error *err) {
         return r;
 }
 
-static int spec_address(Manager *m, uint16_t slot, InstanceSpec *spec) {
-        char v4[INET_ADDRSTRLEN], v6[INET6_ADDRSTRLEN];
-        NetworkAddress a;
-
-        network_address(&m->desired->host.network, slot, &a);
-        spec->peer_ifname = strdup(a.peer_ifname);
-        spec->ipv4 = strdup(inet_ntop(AF_INET, &a.ipv4, v4, sizeof(v4)));
-        spec->ipv6 = strdup(inet_ntop(AF_INET6, &a.ipv6, v6, sizeof(v6)));
-        if (asprintf(&spec->mac, "%02x:%02x:%02x:%02x:%02x:%02x", a.mac[0], a.mac[1], a.mac[2], a.mac[3], a.mac[4], a.mac[5]) < 0)
-                spec->mac = NULL;
-        return spec->peer_ifname && spec->ipv4 && spec->ipv6 && spec->mac ? 0 : -ENOMEM;
-}
-
 static int spec_fill(Instance *instance, const char *run_dir, const char *template_dir, InstanceSpec *spec) {
         Manager *m = instance->manager;
         const char *profile = doctor_apparmor_profile(m);
@@ -129,6 +115,7 @@ static int spec_fill(Instance *instance, const char *run_dir, const char *templa
         spec->open_files = doctor_open_files(instance->config->limits.value[LIMIT_OPEN_FILES]);
         spec->read_only = instance->config->read_only;
         spec->unified_cgroup = cgroup_host_is_unified(m->cgroup);
+        spec->network = true;
         spec->wait_for_hello = m->systemd;
         if (asprintf(&spec->root_dir, "%s/instances/%s", m->paths.state, instance->record.name) < 0)
                 spec->root_dir = NULL;
@@ -136,7 +123,7 @@ static int spec_fill(Instance *instance, const char *run_dir, const char *templa
                 spec->log_file = NULL;
         if (!spec->name || !spec->run_dir || !spec->template_dir || !spec->cgroup_prefix || !spec->root_dir || !spec->log_file)
                 return -ENOMEM;
-        return spec_address(m, spec->slot, spec);
+        return 0;
 }
 
 static int write_spec(Instance *instance, const char *run_dir, const char *template_dir, Error *err) {

@@ -168,7 +168,8 @@ int instance_clean(Instance *instance, Error *err) {
                         command_manager_drop_box(m->commands, instance->box, "the instance was stopped");
                 r = cgroup_box_remove(instance->box, err);
                 instance->box = cgroup_box_free(instance->box);
-        }
+        } else if (prefix)
+                r = cgroup_host_remove(m->cgroup, prefix, err);
         k = network_detach(m->network, instance->record.slot, &later);
         if (k < 0 && r >= 0) {
                 r = k;

@@ -111,7 +111,7 @@ static void sweep_one(Manager *m, const char *kind, const char *object) {
         else if (strcmp(kind, "run name") == 0 && asprintf(&path, "%s/by-name/%s", m->paths.run, object) >= 0)
                 r = unlink(path) < 0 ? -errno : 0;
         else if (strcmp(kind, "network") == 0) {
-                const char *at = strstr(object, "hv") ?: strstr(object, "hp") ?: strstr(object, "i0");
+                const char *at = strstr(object, "hv") ?: strstr(object, "i0");
                 if (at && sscanf(at + (at[0] == 'i' ? 1 : 2), "%4x", &slot) == 1 && slot > 0 && slot <= SLOT_MAX)
                         r = network_detach(m->network, (uint16_t) slot, NULL);
         } else

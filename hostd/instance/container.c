@@ -81,23 +81,17 @@ static _printf_(3, 4) int set(struct lxc_container *c, const char *key, const ch
         return 0;
 }
 
-static int config_network(struct lxc_container *c, const InstanceSpec *spec) {
-        int r = 0;
+// The hook runs when everything else of the container is there, and its init is held back until it ends. Its standard input is this
+// process's, a pipe whose other end the supervisor holds alone: its death is an end of file and fails the start. liblxc writes "exec "
+// in front of the line (an exec without a command only redirects) and words behind it, which are a comment to the shell.
+#define WAIT_FOR_PLUG "<&0; read -r word && [ \"$word\" = go ] #"
 
-        if (!spec->peer_ifname)
-                return set(c, "lxc.net.0.type", "empty");
-        r |= set(c, "lxc.net.0.type", "phys");
-        r |= set(c, "lxc.net.0.link", "%s", spec->peer_ifname);
-        r |= set(c, "lxc.net.0.name", "eth0");
-        r |= set(c, "lxc.net.0.flags", "up");
-        if (spec->ipv4) {
-                r |= set(c, "lxc.net.0.ipv4.address", "%s/32", spec->ipv4);
-                r |= set(c, "lxc.net.0.ipv4.gateway", "169.254.0.1");
-        }
-        if (spec->ipv6) {
-                r |= set(c, "lxc.net.0.ipv6.address", "%s/128", spec->ipv6);
-                r |= set(c, "lxc.net.0.ipv6.gateway", "fe80::1");
-        }
+// liblxc moves no device: hostd makes one in the namespace, which spares the waits of a move.
+static int config_network(struct lxc_container *c, const InstanceSpec *spec) {
+        int r = set(c, "lxc.net.0.type", "empty");
+
+        if (spec->network)
+                r |= set(c, "lxc.hook.start-host", "%s", WAIT_FOR_PLUG);
         return r;
 }
 
@@ -169,11 +163,11 @@ static int monitor_status(int status) {
         return number == SIGHUP ? MONITOR_REBOOT : number == SIGINT ? MONITOR_HALT : MONITOR_CRASH;
 }
 
-noreturn void container_monitor(const InstanceSpec *spec, pid_t parent) {
+noreturn void container_monitor(const InstanceSpec *spec, pid_t parent, int plug) {
         char init[] = "/sbin/init", *argv[] = {init, NULL};
         struct lxc_container *c;
 
-        if (!child_of(parent))
+        if (!child_of(parent) || (plug >= 0 && dup2(plug, STDIN_FILENO) < 0))
                 _exit(MONITOR_FAILED);
         // liblxc calls newuidmap wherever it finds one, even as root, and would then depend on /etc/subuid, which hostd
         // itself has checked. Without a PATH it writes the maps directly. Its hook has an absolute path.

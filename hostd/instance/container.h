@@ -10,8 +10,9 @@
 // How the monitor child ended, as its exit status.
 typedef enum MonitorStatus { MONITOR_HALT = 0, MONITOR_REBOOT = 10, MONITOR_CRASH = 11, MONITOR_FAILED = 12 } MonitorStatus;
 
-// Starts the container in the foreground and stays its monitor until init is gone.
-noreturn void container_monitor(const InstanceSpec *spec, pid_t parent);
+// Starts the container in the foreground and stays its monitor until init is gone. Where the spec has a network, init waits until the
+// line "go" comes from the pipe `plug`.
+noreturn void container_monitor(const InstanceSpec *spec, pid_t parent, int plug);
 // Relays between fds (in, out) and the container's console until either side ends.
 noreturn void container_console(const InstanceSpec *spec, pid_t parent, int in, int out);
 // The last error line that liblxc logged, cut to a sentence; "" if none. For people, never for decisions.

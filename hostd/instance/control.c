@@ -88,6 +88,13 @@ void control_send_guest(Supervisor *s, Client *client) {
         send_to(s, client, &message, s->guest_channel);
 }
 
+void control_send_plug(Supervisor *s, Client *client) {
+        ControlMessage message = message_new(s, CONTROL_PLUG);
+
+        message.init_pid = s->plug_pid;
+        send_to(s, client, &message, -EBADF);
+}
+
 void control_send_error(Supervisor *s, Client *client) {
         ControlMessage message = message_new(s, CONTROL_ERROR);
 
@@ -139,11 +146,16 @@ static void message_handle(Supervisor *s, Client *client, const ControlMessage *
                 control_send_state(s, client);
                 if (client->fd >= 0 && s->failure[0])
                         control_send_error(s, client);
+                if (client->fd >= 0 && s->plug_pid > 0 && !s->plugged)
+                        control_send_plug(s, client);
                 if (client->fd >= 0 && s->guest > 0)
                         control_send_guest(s, client);
                 return;
         case CONTROL_STOP:
                 supervisor_request_stop(s);
+                return;
+        case CONTROL_PLUGGED:
+                supervisor_plugged(s);
                 return;
         case CONTROL_CONSOLE:
                 if (n_fds == 3)

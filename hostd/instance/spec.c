@@ -3,7 +3,6 @@
 // hostd-instance checks every string again: what it holds reaches an lxc configuration, mounts and cgroup paths.
 #include "instance/spec.h"
 
-#include <arpa/inet.h>
 #include <jansson.h>
 #include <stddef.h>
 #include <string.h>
@@ -32,10 +31,6 @@ static int check_path(const char *key, const char *value, Error *err) {
         return valid_check(VALID_PATH, key, value, err);
 }
 
-static int check_ifname(const char *key, const char *value, Error *err) {
-        return valid_check(VALID_IFNAME, key, value, err);
-}
-
 // Relative to each hierarchy's mount: "hostd/i0001-g3" or "hostd.slice/hostd-instance@NAME.service".
 static int check_prefix(const char *key, const char *value, Error *err) {
         char absolute[512];
@@ -46,33 +41,6 @@ static int check_prefix(const char *key, const char *value, Error *err) {
         if (value[0] == 0 || value[strlen(value) - 1] == '/')
                 return error_set_field(err, key, "a control group prefix is neither empty nor ends in a slash");
         return check_path(key, absolute, err);
-}
-
-static int check_mac(const char *key, const char *value, Error *err) {
-        for (size_t i = 0; i < 17; i++) {
-                const char *accept = i % 3 == 2 ? ":" : "0123456789abcdefABCDEF";
-                if (value[i] == 0 || !strchr(accept, value[i]))
-                        return error_set_field(err, key, "a hardware address is six pairs of hex digits with colons");
-        }
-        if (value[17] != 0)
-                return error_set_field(err, key, "a hardware address is six pairs of hex digits with colons");
-        return 0;
-}
-
-static int check_ipv4(const char *key, const char *value, Error *err) {
-        struct in_addr address;
-
-        if (inet_pton(AF_INET, value, &address) != 1)
-                return error_set_field(err, key, "not an IPv4 address");
-        return 0;
-}
-
-static int check_ipv6(const char *key, const char *value, Error *err) {
-        struct in6_addr address;
-
-        if (inet_pton(AF_INET6, value, &address) != 1)
-                return error_set_field(err, key, "not an IPv6 address");
-        return 0;
 }
 
 static int check_profile(const char *key, const char *value, Error *err) {
@@ -92,14 +60,11 @@ static const Field fields[] = {
         ROW(root_dir, FIELD_STRING, true, check_path),
         ROW(cgroup_prefix, FIELD_STRING, true, check_prefix),
         ROW(log_file, FIELD_STRING, true, check_path),
-        ROW(peer_ifname, FIELD_STRING, false, check_ifname),
-        ROW(mac, FIELD_STRING, false, check_mac),
-        ROW(ipv4, FIELD_STRING, false, check_ipv4),
-        ROW(ipv6, FIELD_STRING, false, check_ipv6),
         ROW(apparmor_profile, FIELD_STRING, false, check_profile),
         ROW(open_files, FIELD_U64, false, NULL),
         ROW(read_only, FIELD_BOOL, true, NULL),
         ROW(unified_cgroup, FIELD_BOOL, true, NULL),
+        ROW(network, FIELD_BOOL, false, NULL),
         ROW(wait_for_hello, FIELD_BOOL, false, NULL),
 };
 

@@ -22,12 +22,11 @@ typedef struct InstanceSpec {
         char *root_dir;     // /var/lib/hostd/instances/NAME with upper, work, data
         char *cgroup_prefix;  // see quotas/cgroup.h; liblxc gets P/monitor and P/box/payload
         char *log_file;     // console log, bounded by liblxc
-        char *peer_ifname;  // moved inside as eth0
-        char *mac, *ipv4, *ipv6; // text; addresses without prefix length (/32, /128); gateways are 169.254.0.1 and fe80::1
         char *apparmor_profile;  // NULL: none on this kernel (only when allowed)
         uint64_t open_files;     // RLIMIT_NOFILE, UINT64_MAX: default
         bool read_only;
         bool unified_cgroup;
+        bool network;        // init waits until hostd has made its interface
         bool wait_for_hello; // start nothing before hostd has connected: the limits can be written only once the unit's group exists
 } InstanceSpec;
 void instance_spec_done(InstanceSpec *spec);
@@ -45,6 +44,8 @@ typedef enum ControlType {
         CONTROL_ERROR,     // instance -> hostd: start failed; text
         CONTROL_CONSOLE,   // hostd -> instance: three descriptors (in, out, err) of a console session; answered by CONSOLE_END
         CONTROL_CONSOLE_END,
+        CONTROL_PLUG,      // instance -> hostd: init_pid is in its namespaces and goes on once it has an interface; again after each HELLO
+        CONTROL_PLUGGED,   // hostd -> instance: it has
 } ControlType;
 typedef enum ControlState {
         CONTROL_STATE_STARTING,

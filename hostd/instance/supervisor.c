@@ -9,8 +9,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -21,6 +19,7 @@
 #include "base/log.h"
 #include "instance/attach.h"
 #include "instance/container.h"
+#include "instance/netns.h"
 #include "instance/rootfs.h"
 
 #define PF_FORKNOEXEC 0x00000040u // <linux/sched.h> of the kernel; part of the /proc ABI as "flags"
@@ -37,7 +36,7 @@
 static const char *const target_names[] = {"none", "halt", "reboot", "crash"};
 
 static void supervisor_done(Supervisor *s) {
-        int *fds[] = {&s->run_fd, &s->listen_fd, &s->signal_fd, &s->init_pidfd, &s->binary, &s->guest_channel};
+        int *fds[] = {&s->run_fd, &s->listen_fd, &s->signal_fd, &s->init_pidfd, &s->plug_fd, &s->binary, &s->guest_channel};
 
         for (size_t i = 0; i < ELEMENTS(fds); i++)
                 *fds[i] = close_fd(*fds[i]);
@@ -105,15 +104,25 @@ static int setup_signals(Supervisor *s, Error *err) {
 }
 
 static int start_monitor(Supervisor *s, Error *err) {
-        pid_t parent = getpid(), pid = fork();
+        _cleanup_close_ int plug = -EBADF;
+        pid_t parent = getpid(), pid;
+        int p[2];
 
+        if (s->spec.network) {
+                if (pipe2(p, O_CLOEXEC) < 0)
+                        return error_set_errno(err, errno, "making the pipe that init waits for");
+                plug = p[0];
+                s->plug_fd = p[1];
+        }
+        pid = fork();
         if (pid < 0)
                 return error_set_errno(err, errno, "forking the monitor");
         if (pid == 0) {
                 sigset_t none;
+                s->plug_fd = close_fd(s->plug_fd); // else it would wait for itself
                 (void) sigemptyset(&none);
                 (void) sigprocmask(SIG_SETMASK, &none, NULL);
-                container_monitor(&s->spec, parent);
+                container_monitor(&s->spec, parent, plug);
         }
         s->monitor = pid;
         s->started = clock_monotonic();
@@ -144,7 +153,8 @@ static bool is_running_init(pid_t pid) {
         return after && sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && !(flags & PF_FORKNOEXEC);
 }
 
-static pid_t find_init(const Supervisor *s) {
+// The first child of the monitor that passes.
+static pid_t find_child(const Supervisor *s, bool (*passes)(const Supervisor *s, pid_t pid)) {
         _cleanup_free_ char *text = NULL;
         char path[64], *save = NULL;
 
@@ -153,10 +163,20 @@ static pid_t find_init(const Supervisor *s) {
                 return 0;
         for (char *part = strtok_r(text, " \n", &save); part; part = strtok_r(NULL, " \n", &save)) {
                 pid_t pid = (pid_t) strtol(part, NULL, 10);
-                if (is_running_init(pid))
+                if (passes(s, pid))
                         return pid;
         }
         return 0;
+}
+
+static bool runs(const Supervisor *s, pid_t pid) {
+        return is_running_init(pid);
+}
+
+static bool has_netns(const Supervisor *s, pid_t pid) {
+        _cleanup_close_ int netns = -EBADF;
+
+        return netns_open(pid, s->spec.id_base, s->spec.id_count, &netns, NULL) >= 0;
 }
 
 // liblxc must have done what it was told; a container without its filter or profile does not go on.
@@ -215,9 +235,27 @@ static void guest_died(Supervisor *s, int status) {
         s->guest_retry = now + s->guest_backoff;
 }
 
+// Until init has its interface it cannot run. hostd makes it as soon as there is a namespace to make it in, while liblxc is busy with
+// the rest.
+static pid_t watch_plug(Supervisor *s) {
+        if (s->plug_pid == 0 && (s->plug_pid = find_child(s, has_netns)) > 0)
+                control_send_plug(s, NULL);
+        return 0;
+}
+
+void supervisor_plugged(Supervisor *s) {
+        static const char go[] = "go\n";
+
+        if (s->plug_fd < 0 || s->plug_pid == 0)
+                return;
+        (void) io_write_all(s->plug_fd, go, strlen(go)); // an empty pipe takes three bytes
+        s->plug_fd = close_fd(s->plug_fd);
+        s->plugged = true;
+}
+
 static void watch_start(Supervisor *s) {
         _cleanup_error_ Error err = ERROR_NULL;
-        pid_t pid = find_init(s);
+        pid_t pid = s->spec.network && !s->plugged ? watch_plug(s) : find_child(s, runs);
 
         if (pid <= 0) {
                 if (clock_monotonic() - s->started > START_TIMEOUT) {

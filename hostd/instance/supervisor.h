@@ -24,6 +24,9 @@ typedef struct Supervisor {
         int run_fd, listen_fd, signal_fd;
         pid_t monitor, init;
         int init_pidfd;
+        int plug_fd;    // end of the pipe that init waits for; -EBADF: it does not, or not any more
+        pid_t plug_pid; // who is to become init; hostd was told
+        bool plugged;
         ControlState state;
         ControlTarget target;
         usec_t started;
@@ -41,12 +44,13 @@ typedef struct Supervisor {
 } Supervisor;
 
 #define SUPERVISOR_NULL                                                                                                  \
-        ((Supervisor) {.run_fd = -EBADF, .listen_fd = -EBADF, .signal_fd = -EBADF, .init_pidfd = -EBADF, .binary = -EBADF, \
+        ((Supervisor) {.run_fd = -EBADF, .listen_fd = -EBADF, .signal_fd = -EBADF, .init_pidfd = -EBADF, .plug_fd = -EBADF, .binary = -EBADF, \
                        .guest_channel = -EBADF, .guest_retry = USEC_INFINITY, .next_halt = USEC_INFINITY})
 
 // Returns the exit status of the program.
 int supervisor_run(const char *run_dir);
 void supervisor_request_stop(Supervisor *s);
+void supervisor_plugged(Supervisor *s);
 
 // control.c
 int control_listen(Supervisor *s, Error *err);
@@ -54,6 +58,7 @@ void control_accept(Supervisor *s);
 void control_receive(Supervisor *s, Client *client);
 void control_send_state(Supervisor *s, Client *client); // NULL: to all that said HELLO
 void control_send_guest(Supervisor *s, Client *client);
+void control_send_plug(Supervisor *s, Client *client);
 void control_send_error(Supervisor *s, Client *client);
 void control_console_ended(Supervisor *s, pid_t pid);
 bool control_has_client(const Supervisor *s);

@@ -14,7 +14,7 @@ finish() { echo "$passed passed, $failed failed, $skipped skipped"; [ "$failed" 
 
 [ "$(id -u)" = 0 ] || { top=/tmp; skip "needs root"; finish; }
 top=$(mktemp -d /var/tmp/hostd-test-instance.XXXXXX)
-id=hostd-test-instance-$$ netns=hostd-ti-$$ host_if=hti$$ peer_if=htp$$
+id=hostd-test-instance-$$ netns=hostd-ti-$$ host_if=hti$$
 client=$build/tests/integration/instance_client
 base=524288000 count=1048576
 export HOSTD_GUEST=$build/tests/integration/fake_guest
@@ -75,12 +75,21 @@ init_pid() { sed -n 's/^STATE running.*init=//p' "$run/client" | tail -n 1; }
 gone() { local i; for ((i = 0; i < ${1:-200}; i++)); do kill -0 "$supervisor" 2>/dev/null || return 0; sleep 0.05; done; return 1; }
 stop() { timeout 40 "$client" "$run" stop 30 >"$run/stop"; gone; }
 in_it() { nsenter -a -t "$init" -S 0 -G 0 -- "$@"; } # all namespaces, as their root
-veth() {
-        ip -n "$netns" link add "$host_if" type veth peer name "$peer_if"
-        ip -n "$netns" addr add 169.254.0.1/32 dev "$host_if"; ip -n "$netns" link set "$host_if" up
-        ip -n "$netns" route add 10.77.0.2/32 dev "$host_if"
-}
-net='"peer_ifname": "'$peer_if'", "mac": "02:00:00:00:00:42", "ipv4": "10.77.0.2", "ipv6": "fd00:77::2",'
+# As hostd does it: the client runs this as soon as there is a namespace, and init waits for its end.
+plug=$top/plug
+cat >"$plug" <<END
+set -e
+ip -n "$netns" link del "$host_if" 2>/dev/null || true
+ip -n "$netns" link add "$host_if" type veth peer name eth0 address 02:00:00:00:00:42 netns "\$1"
+ip -n "$netns" addr add 169.254.0.1/32 dev "$host_if"; ip -n "$netns" link set "$host_if" up
+ip -n "$netns" route add 10.77.0.2/32 dev "$host_if"
+inside() { nsenter -t "\$1" -n -- "\${@:2}"; }
+inside "\$1" ip addr add 10.77.0.2/32 dev eth0; inside "\$1" ip addr add fd00:77::2/128 dev eth0
+inside "\$1" ip link set eth0 up; inside "\$1" ip route add 169.254.0.1 dev eth0
+inside "\$1" ip route add default via 169.254.0.1; inside "\$1" ip route add default via fe80::1 dev eth0
+END
+export INSTANCE_PLUG=$plug
+net='"network": true,'
 
 busybox_root() { # DIR
         mkdir -p "$1"/{bin,sbin,dev,proc,sys,run,tmp,etc,var/lib,home/agent,root}
@@ -97,7 +106,7 @@ busybox_root "$top/bb"
 
 # --- a small init
 instance_new small
-veth; spec small "$top/bb" "$net"
+spec small "$top/bb" "$net"
 t0=$(date +%s%N); launch; running && t1=$(date +%s%N)
 init=$(init_pid)
 [ -n "$init" ] && ok "busybox init runs after $(((t1 - t0) / 1000000)) ms (helper included)" || { bad "no start: $(cat "$run/stderr" "$run/lxc.log" 2>/dev/null)"; finish; }
@@ -126,13 +135,14 @@ if ! capsh --has-p=cap_sys_resource 2>/dev/null; then skip "helper: oom score: n
 check "helper: same namespaces as init" sh -c "for n in user mnt pid net ipc uts cgroup; do [ \$(readlink /proc/$guest/ns/\$n) = \$(readlink /proc/$init/ns/\$n) ] || exit 1; done"
 inner=$(awk '/^NSpid/ {print $3}' "/proc/$guest/status")
 check "helper: the guest's root can read neither program, memory nor descriptors" in_it sh -c "! cat /proc/$inner/exe >/dev/null 2>&1 && ! cat /proc/$inner/maps >/dev/null 2>&1 && ! ls /proc/$inner/fd/ >/dev/null 2>&1"
-check "supervisor lets no descriptor into init" sh -c "! ls -l /proc/$init/fd | grep -e memfd -e '$top' -e socket:"
+check "supervisor lets no descriptor into init" sh -c "! ls -l /proc/$init/fd | grep -e memfd -e '$top' -e socket: -e pipe:"
 "$client" "$run" quit 10; sleep 0.6
 answer2=$("$client" "$run" guest 10)
 check "a helper that died is back" test -n "$answer2" -a "$answer2" != "$answer"
 console=$( (echo 'echo $((40+2))marker'; sleep 1) | timeout 5 "$client" "$run" console 4 | tr -d '\r')
 check "console" grep -q 42marker <<<"$console"
-check "console relay ends with its client" sh -c "sleep 0.3; ! pgrep -P $supervisor | xargs -r -I{} sh -c 'readlink /proc/{}/fd/0' | grep -q pipe"
+monitor=$(pgrep -P "$supervisor" | head -n 1) # whose standard input is the pipe that init waited for
+check "console relay ends with its client" sh -c "sleep 0.3; ! pgrep -P $supervisor | grep -vx $monitor | xargs -r -I{} sh -c 'readlink /proc/{}/fd/0' | grep -q pipe"
 timeout 20 "$client" "$run" watch 20 >"$run/watch" & watcher=$!
 stop; wait $watcher
 check "halt of busybox is reported" grep -q 'STATE stopped target=halt' "$run/watch"
@@ -158,6 +168,20 @@ end "SIGTERM to the supervisor" halt eval 'kill -TERM $supervisor'
 spec small "$top/bb"; launch; running; init=$(init_pid); monitor=$(pgrep -P "$supervisor" | head -n 1)
 kill -9 "$supervisor"; sleep 0.5
 check "kill -9 of the supervisor takes all processes along" test -z "$(cgroup_procs)"
+
+# --- init is held back until its interface is there
+spec small "$top/bb" "$net"; launch
+env -u INSTANCE_PLUG "$client" "$run" running 10 >"$run/client"; status=$?
+check "init waits for its interface" test $status = 4
+sleep 0.3
+check "and goes on waiting" test "$(env -u INSTANCE_PLUG "$client" "$run" watch 1 | grep -c 'STATE running')" = 0
+running; init=$(init_pid)
+check "until a hostd comes that makes it" sh -c "nsenter -t $init -n -- ip addr show eth0 | grep -q 10.77.0.2/32"
+stop
+spec small "$top/bb" "$net"; launch
+env -u INSTANCE_PLUG "$client" "$run" running 10 >"$run/client"; sleep 0.3
+kill -9 "$supervisor"; sleep 0.5
+check "kill -9 of the supervisor meanwhile takes all processes along" test -z "$(cgroup_procs)"
 
 # --- stop at once, before init listens
 spec small "$top/bb"; launch
@@ -208,16 +232,16 @@ fi
 instance_new cycle; cycles=50; [ -n "$quick" ] && cycles=5
 times=""
 for ((i = 0; i < cycles; i++)); do
-        veth; spec cycle "$top/bb" "$net"
+        spec cycle "$top/bb" "$net"
         t0=$(date +%s%N); launch; running 10 || { bad "cycle $i: no start: $(tail -n 2 "$run/lxc.log")"; break; }
         t1=$(date +%s%N); times="$times $(((t1 - t0) / 1000))"
         stop || { bad "cycle $i: no end"; break; }
-        ip -n "$netns" link del "$host_if"
         cgroups_sweep
 done
 echo "busybox start to helper, $cycles cycles, usec: p50 $(tr ' ' '\n' <<<"$times" | sed 1d | sort -n | sed -n "$((cycles / 2 + 1))p")"
 check "$i cycles leave no mount" sh -c "! grep -e '$top/cycle' -e ' - overlay root ' -e ' /dev/shm/' /proc/self/mountinfo"
-check "$i cycles leave no link" sh -c "! ip -n $netns link | grep -q -e $host_if -e $peer_if -e eth0"
+wire_gone() { local j; for ((j = 0; j < 50; j++)); do ip -n "$netns" link | grep -q -e "$host_if" -e eth0 || return 0; sleep 0.1; done; return 1; }
+check "$i cycles leave no link" wire_gone
 check "$i cycles leave no control group after a sweep of empty ones" sh -c "! ls -d /sys/fs/cgroup/$id /sys/fs/cgroup/*/$id 2>/dev/null"
 
 # --- systemd of both releases
@@ -243,7 +267,7 @@ systemd_suite() {
                 printf '[storage]\ndriver = "overlay"\nrunroot = "/run/containers/storage"\ngraphroot = "/var/lib/containers/storage"\n' >"$debian/etc/containers/storage.conf"
         fi
         instance_new "deb-$suite"
-        veth; spec deb "$debian" "$net"
+        spec deb "$debian" "$net"
         t0=$(date +%s%N); launch; running 30; t1=$(date +%s%N); init=$(init_pid)
         [ -n "$init" ] || { bad "$suite: no start: $(tail -n 5 "$run/stderr" "$run/lxc.log")"; return; }
         state=none
@@ -269,7 +293,6 @@ systemd_suite() {
         timeout 60 "$client" "$run" watch 60 >"$run/watch" & watcher=$!
         t0=$(date +%s%N); stop; t1=$(date +%s%N); wait $watcher
         check "$suite: systemd halts when asked ($(((t1 - t0) / 1000000)) ms)" grep -q 'STATE stopped target=halt' "$run/watch"
-        ip -n "$netns" link del "$host_if"
 
         spec deb "$debian"; launch; running 30; init=$(init_pid)
         for ((i = 0; i < 100; i++)); do in_it systemctl is-system-running 2>/dev/null | grep -q -e running -e degraded && break; sleep 0.1; done

@@ -3,11 +3,15 @@
 //   watch    prints every message until the supervisor is gone      running  until init and the helper run
 //   stop     asks to stop                                           guest    asks the helper what it sees ("quit" ends it)
 //   console  relays descriptors 0 to 2
+// When init waits for its interface, all of them run $INSTANCE_PLUG (a script for bash) with its process id.
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/io.h"
@@ -61,6 +65,25 @@ static void print_message(const ControlMessage *m, int fd) {
         (void) fflush(stdout);
 }
 
+static int plug(pid_t init) {
+        const char *script = getenv("INSTANCE_PLUG");
+        char text[16];
+        pid_t pid;
+        int status;
+
+        if (!script)
+                return -ENOENT;
+        (void) snprintf(text, sizeof(text), "%d", (int) init);
+        pid = fork();
+        if (pid == 0) {
+                (void) execlp("bash", "bash", script, text, NULL);
+                _exit(127);
+        }
+        if (pid < 0 || waitpid(pid, &status, 0) < 0)
+                return -errno;
+        return status == 0 ? say(CONTROL_PLUGGED, NULL, 0) : -EIO;
+}
+
 static int ask_guest(int channel, bool quit) {
         union {
                 char buf[CMSG_SPACE(sizeof(struct ucred))];
@@ -100,6 +123,8 @@ int main(int argc, char *argv[]) {
         if (strcmp(verb, "console") == 0 && say(CONTROL_CONSOLE, stdio, 3) < 0)
                 return 2;
         while ((r = hear(&message, &fd, end)) == 0) {
+                if (message.type == CONTROL_PLUG && plug(message.init_pid) < 0)
+                        return 4;
                 if (strcmp(verb, "console") == 0) {
                         if (message.type == CONTROL_CONSOLE_END)
                                 return message.cookie != 42;

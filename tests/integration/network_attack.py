@@ -189,15 +189,30 @@ def wire_up():
         serve(ns, 7000)
 
 
-def plug(slot):
-    ns = "c%d" % slot
-    run("ip", "link", "set", "hp%04x" % slot, "netns", ns, "name", "eth0")
-    for a in ("10.99.0.%d/32" % slot, "2a01:4f8:1:1::%x/128" % slot):
-        run("ip", "addr", "add", a, "dev", "eth0", *(("nodad",) if ":" in a else ()), ns=ns)
-    run("ip", "link", "set", "eth0", "up", ns=ns)
-    run("ip", "route", "add", "169.254.0.1/32", "dev", "eth0", "scope", "link", ns=ns)
-    run("ip", "route", "add", "default", "via", "169.254.0.1", ns=ns)
-    run("ip", "-6", "route", "add", "default", "via", "fe80::1", "dev", "eth0", ns=ns)
+def plug(d, slot):
+    d.ok("plug %d /run/netns/c%d" % (slot, slot))
+
+
+def test_plug(d):
+    """The wire: born inside, fenced before it is up, whole or not there."""
+    show = lambda: run("ip", "-o", "addr", "show", "eth0", ns="c2").stdout
+    check("plugged=no" in d.do("plugged 2"), "attach alone makes no interface")
+    check("error" in d.do("plug 3 /run/netns/c2") and "eth0" not in run("ip", "link", ns="c2").stdout, "a slot without a fence gets no wire")
+    check("error" in d.do("plug 2 /etc/passwd") and "plugged=no" in d.do("plugged 2"), "what is no namespace is refused")
+    run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "other", ns="c2")
+    check("error" in d.do("plug 2 /run/netns/c2") and "plugged=no" in d.do("plugged 2"), "a plug that fails leaves nothing")
+    run("ip", "link", "del", "eth0", ns="c2")
+    plug(d, 2)
+    first = run("ip", "-o", "link", "show", "hv0002").stdout
+    check("10.99.0.2/32" in show() and "2a01:4f8:1:1::2/128" in show() and "default via 169.254.0.1" in run("ip", "route", ns="c2").stdout
+          and "default via fe80::1" in run("ip", "-6", "route", ns="c2").stdout and "UP" in run("ip", "link", "show", "lo", ns="c2").stdout,
+          "addresses and routes are set inside")
+    # As after a plug of which hostd died in the middle: the name is taken by a wire to somewhere else.
+    plug(d, 2)
+    second = run("ip", "-o", "link", "show", "hv0002").stdout
+    check(first.split(":")[0] != second.split(":")[0] and "10.99.0.2/32" in show(), "a second plug makes a new wire")
+    check("hook ingress device \"hv0002\"" in run("nft", "list", "chain", "netdev", "hostd", "i0002").stdout, "with the gate on it")
+    check("hp0" not in run("ip", "link").stdout, "no end of a wire is in the host's namespace but the host's own")
 
 
 def test_default_deny(d):
@@ -538,7 +553,8 @@ def main():
     for slot in (1, 2):
         d.ok("attach %d" % slot)
         d.ok("attach %d" % slot)
-        plug(slot)
+    plug(d, 1)
+    test_plug(d)
     d.ok("attach 1")
     check(tcp(None, "10.99.0.1", 7000)[0] == "open", "the host reaches an instance")
     test_default_deny(d)

@@ -2,6 +2,7 @@
 // Driver: calls of libnetwork from a script. Reads one command a line from stdin and answers "ok …" or "error …" on one line, so
 // that a test is in charge of time. The object lives until the end of input: another process is a restarted hostd.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +29,18 @@ static int do_new(char **a, Error *err) {
 
 static int do_attach(char **a, Error *err) {
         return network_attach(network, (uint16_t) number(a[1]), err);
+}
+
+// plug SLOT NAMESPACE: a file such as /run/netns/NAME
+static int do_plug(char **a, Error *err) {
+        _cleanup_close_ int netns = open(a[2], O_RDONLY | O_CLOEXEC);
+
+        return netns < 0 ? -errno : network_plug(network, (uint16_t) number(a[1]), netns, err);
+}
+
+static int do_plugged(char **a, Error *err) {
+        printf("plugged=%s ", network_is_plugged(network, (uint16_t) number(a[1])) ? "yes" : "no");
+        return 0;
 }
 
 static int do_detach(char **a, Error *err) {
@@ -194,7 +207,8 @@ static int do_uplink(char **a, Error *err) {
 }
 
 static const struct { const char *word; int (*fn)(char **a, Error *err); size_t arguments; } commands[] = {
-        {"new", do_new, 2},           {"attach", do_attach, 1}, {"detach", do_detach, 1},   {"policy", do_policy, 1},
+        {"new", do_new, 2},           {"attach", do_attach, 1}, {"detach", do_detach, 1},
+        {"plug", do_plug, 2},         {"plugged", do_plugged, 1},   {"policy", do_policy, 1},
         {"many", do_many, 2},         {"upload", do_upload, 2}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
         {"leaks", do_leaks, 0},       {"doctor", do_doctor, 0}, {"watch", do_watch, 1},     {"restore", do_restore, 0},
         {"remove-all", do_remove, 0}, {"uplink", do_uplink, 0},

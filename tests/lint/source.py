@@ -18,7 +18,7 @@ LAYERS = {
     "hostd/api": ("base", "quotas", "network", "wire", "model", "api"),
     "hostd/state": ("base", "quotas", "network", "wire", "model", "state"),
     "hostd/core": ("base", "quotas", "network", "wire", "model", "api", "state", "core",
-                   "build/manifest.h", "instance/spec.h", "guest/proto.h", "guest/tree.h"),
+                   "build/manifest.h", "instance/netns.h", "instance/spec.h", "guest/proto.h", "guest/tree.h"),
     "hostd/instance": ("base", "instance", "guest/proto.h", "guest/tree.h"),
     "hostd/guest": ("base", "guest"),
     "hostd/build": ("base", "build"),

@@ -136,6 +136,43 @@ check "hostd notices when it is back, and starts it again" wait_for 15 is_state 
 check_is "data and limits are as before" "kept 150" sh -c "echo \$(hostctl exec pt-keep -- cat /home/agent/kept) \$(hostctl show pt-keep -f json | jq -r .enforced.pids)"
 check "no leaks" no_leaks
 
+# --- death of any helper at any step of a start
+namespaces() { readlink /proc/[0-9]*/ns/net 2>/dev/null | sort -u | wc -l; }
+wires() { ip -br link show type veth | grep -E '^(hv|hp|eth0)'; }
+starters() { pgrep -f "hostd-instance .*/(i$(printf %04x "$(slot pt-d)")|by-name/pt-d)$"; } # supervisor, liblxc's monitor, who is to be init
+hostctl create tiny pt-d -s memory=64MiB -s disk=64MiB >/dev/null
+spaces=$(namespaces) before=$(wires) killed=0
+for i in $(seq 30); do
+        timeout 20 hostctl start pt-d >"$work/out" 2>&1 &
+        client=$!
+        sleep "0.0$((RANDOM % 10))"
+        victim=$(starters | shuf -n 1)
+        [ -n "$victim" ] && kill -9 "$victim" 2>/dev/null && killed=$((killed + 1))
+        [ $((i % 6)) = 0 ] && hostd_crash
+        wait $client
+        timeout 20 hostctl stop --force pt-d >/dev/null 2>&1
+done
+settled() { case "$(state pt-d)" in starting | stopping) return 1 ;; esac; }
+check "after deaths at $killed moments of a start it is settled" wait_for 20 settled
+hostctl stop --force pt-d >/dev/null
+check "no leaks" wait_for 10 no_leaks
+check_is "no interface is left" "$before" wires
+spaces_gone() { [ "$(namespaces)" -le "$spaces" ]; }
+check "and no network namespace" wait_for 10 spaces_gone
+check "it starts and answers" sh -c "hostctl start pt-d && hostctl exec pt-d -- true"
+
+# --- an interface that somebody removed while no hostd was there
+wire=$(ifname pt-d)
+has_wire() { ip link show "$wire"; }
+if hostd_kill && ip link del "$wire" && hostd_start; then
+        check "an interface that is gone is made anew" wait_for 5 has_wire
+        check_is "with its address inside" "$(field pt-d ipv4)" sh -c "hostctl exec pt-d -- ip -4 -o addr show dev eth0 | sed 's/.*inet \([0-9.]*\).*/\1/'"
+        check "and it reaches its gateway" ex pt-d -- ping -c 1 -W 2 169.254.0.1
+else
+        fail "interface" "hostd or the interface cannot be removed here"
+fi
+hostctl delete --force pt-d >/dev/null
+
 # --- a disk that is full in the middle of a create
 if [ "$(findmnt -no FSTYPE -T "$HOSTD_STATE")" != tmpfs ]; then
         free=$(df --output=avail -B1M "$HOSTD_STATE" | tail -n 1)

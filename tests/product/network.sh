@@ -219,7 +219,7 @@ target, neighbour = sys.argv[1:]
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 s.bind(("eth0", 0))
 mine = s.getsockname()[4]
-gateway = open("/sys/class/net/eth0/address").read() and bytes.fromhex("020000000001")
+gateway = bytes.fromhex("020000000001")
 try:
     for line in open("/proc/net/arp"):
         f = line.split()

@@ -26,7 +26,6 @@ static void test_address(void **state) {
 
         network_address(&s, 0x1a2, &a);
         assert_string_equal(a.host_ifname, "hv01a2");
-        assert_string_equal(a.peer_ifname, "hp01a2");
         assert_string_equal(inet_ntop(AF_INET, &a.ipv4, text, sizeof(text)), "10.99.1.162");
         assert_string_equal(inet_ntop(AF_INET6, &a.ipv6, text, sizeof(text)), "2a01:4f8:1:1::1a2");
         assert_memory_equal(a.mac, "\x02\0\0\0\x01\xa2", 6);

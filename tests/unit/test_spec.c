@@ -17,8 +17,7 @@ static InstanceSpec sample(void) {
         return (InstanceSpec) {
                 .name = (char *) "a1", .slot = 7, .id_base = 1048576, .id_count = 1048576,
                 .run_dir = (char *) "/run/hostd/instances/i0007", .template_dir = (char *) "/t", .root_dir = (char *) "/r",
-                .cgroup_prefix = (char *) "hostd/i0007-g1", .log_file = (char *) "/l", .peer_ifname = (char *) "hp0007",
-                .mac = (char *) "02:00:00:00:00:07", .ipv4 = (char *) "10.1.2.3", .ipv6 = (char *) "fd00::7",
+                .cgroup_prefix = (char *) "hostd/i0007-g1", .log_file = (char *) "/l", .network = true,
                 .open_files = UINT64_MAX, .read_only = true,
         };
 }
@@ -33,7 +32,7 @@ static void test_round_trip(void **state) {
         assert_int_equal(back.slot, 7);
         assert_int_equal(back.id_base, 1048576);
         assert_string_equal(back.cgroup_prefix, spec.cgroup_prefix);
-        assert_string_equal(back.ipv6, "fd00::7");
+        assert_true(back.network);
         assert_null(back.apparmor_profile);
         assert_true(back.open_files == UINT64_MAX);
         assert_true(back.read_only);
@@ -57,10 +56,7 @@ static void test_refused(void **state) {
                 {"root_dir", "\"/r\"", "\"r\""},
                 {"cgroup_prefix", "i0007-g1", "../x"},
                 {"cgroup_prefix", "i0007-g1", "a b"},
-                {"peer_ifname", "hp0007", "hp0007hp0007hp0007"},
-                {"mac", "02:00", "02-00"},
-                {"ipv4", "10.1.2.3", "10.1.2.3/8"},
-                {"ipv6", "fd00::7", "10.1.2.3"},
+                {"network", "\"network\": true", "\"network\": \"eth0\""},
                 {"read_only", "\"read_only\": true", "\"read_only\": 1"},
                 {"surprise", "\"read_only\": true", "\"read_only\": true, \"surprise\": 1"},
                 {"log_file", "\"log_file\"", "\"log_fil\""},
