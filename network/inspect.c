@@ -29,28 +29,54 @@ static int name_slot(const char *prefix, const char *name) {
 typedef struct LeakSearch {
         const uint16_t *live;
         size_t n;
-        char **found;
+        NetworkLeaks found;
 } LeakSearch;
 
+void network_leaks_done(NetworkLeaks *leaks) {
+        for (size_t i = 0; i < leaks->n; i++)
+                free(leaks->leaks[i].object);
+        free(leaks->leaks);
+        *leaks = (NetworkLeaks) {0};
+}
+
+static bool leaks_contain(const NetworkLeaks *leaks, const char *object) {
+        for (size_t i = 0; i < leaks->n; i++)
+                if (strcmp(leaks->leaks[i].object, object) == 0)
+                        return true;
+        return false;
+}
+
+static int leak_add(NetworkLeaks *leaks, uint16_t slot, const char *kind, const char *name) {
+        _cleanup_free_ char *object = NULL;
+        NetworkLeak *grown;
+
+        if (asprintf(&object, "%s %s", kind, name) < 0) {
+                object = NULL;
+                return -ENOMEM;
+        }
+        if (leaks_contain(leaks, object)) // a rule of each family
+                return 0;
+        grown = reallocarray(leaks->leaks, leaks->n + 1, sizeof(*grown));
+        if (!grown)
+                return -ENOMEM;
+        leaks->leaks = grown;
+        grown[leaks->n++] = (NetworkLeak) {slot, TAKE_PTR(object)};
+        return 0;
+}
+
 static int leaks_add(LeakSearch *search, const char *kind, const char *prefix, char *const *names) {
-        for (char *const *p = names; p && *p; p++) {
+        int r = 0;
+
+        for (char *const *p = names; r >= 0 && p && *p; p++) {
                 int slot = name_slot(prefix, *p);
                 bool live = slot < 0;
-                _cleanup_free_ char *text = NULL;
 
                 for (size_t i = 0; i < search->n && !live; i++)
                         live = search->live[i] == slot;
-                if (live)
-                        continue;
-                if (asprintf(&text, "%s %s", kind, *p) < 0)
-                        return -ENOMEM;
-                if (!strv_contains(search->found, text)) {
-                        int r = strv_append(&search->found, text);
-                        if (r < 0)
-                                return r;
-                }
+                if (!live)
+                        r = leak_add(&search->found, (uint16_t) slot, kind, *p);
         }
-        return 0;
+        return r;
 }
 
 static int leaks_links(LeakSearch *search, const char *prefix) {
@@ -74,7 +100,7 @@ static int leaks_nft(LeakSearch *search) {
         return r < 0 ? r : leaks_add(search, "nft", "i", names);
 }
 
-int network_leaks(Network *network, const uint16_t *live, size_t n, char ***ret, Error *err) {
+int network_leaks(const uint16_t *live, size_t n, NetworkLeaks *ret, Error *err) {
         LeakSearch search = {.live = live, .n = n};
         int r = leaks_links(&search, HOST_PREFIX);
 
@@ -83,7 +109,7 @@ int network_leaks(Network *network, const uint16_t *live, size_t n, char ***ret,
         if (r >= 0)
                 r = leaks_nft(&search);
         if (r < 0) {
-                strv_free(search.found);
+                network_leaks_done(&search.found);
                 return error_set_errno(err, r, "looking for leftovers of the network");
         }
         *ret = search.found;

@@ -66,8 +66,17 @@ int network_watch_fd(Network *network);
 int network_watch_dispatch(Network *network, bool *ret_lost);
 int network_restore(Network *network, Error *err);
 
-// Kernel objects of ours (veths, chains, sets, rules) of slots that are not in `live`.
-int network_leaks(Network *network, const uint16_t *live, size_t n, char ***ret, Error *err);
+// Kernel objects of ours (veths, chains, sets, rules) of slots that are not in `live`. network_detach() of the slot removes them.
+typedef struct NetworkLeak {
+        uint16_t slot;
+        char *object; // "interface hv0001"
+} NetworkLeak;
+typedef struct NetworkLeaks {
+        NetworkLeak *leaks;
+        size_t n;
+} NetworkLeaks;
+int network_leaks(const uint16_t *live, size_t n, NetworkLeaks *ret, Error *err);
+void network_leaks_done(NetworkLeaks *leaks);
 // For doctor: foreign base chains on forward with policy drop, missing table, ip_forward and so on; each "state: text" with the fix.
 int network_doctor(Network *network, char ***ret, Error *err);
 // Removes all that is ours (quickstart --clean, purge).

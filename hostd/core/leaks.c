@@ -31,18 +31,22 @@ static int leaks_cgroups(Manager *m, json_t *list, Error *err) {
         return r;
 }
 
-static int leaks_network(Manager *m, json_t *list, Error *err) {
-        _cleanup_strv_ char **objects = NULL;
+static int network_leftovers(Manager *m, NetworkLeaks *ret, Error *err) {
         uint16_t live[SLOT_MAX];
         size_t n = 0;
-        int r;
 
         for (Instance *i = m->instances.first; i && n < ELEMENTS(live); i = i->next)
                 if (instance_is_active(i))
                         live[n++] = i->record.slot;
-        r = network_leaks(m->network, live, n, &objects, err);
-        for (char **p = objects; r >= 0 && p && *p; p++)
-                leak_add(list, "network", *p);
+        return network_leaks(live, n, ret, err);
+}
+
+static int leaks_network(Manager *m, json_t *list, Error *err) {
+        _cleanup_(network_leaks_done) NetworkLeaks leaks = {0};
+        int r = network_leftovers(m, &leaks, err);
+
+        for (size_t i = 0; r >= 0 && i < leaks.n; i++)
+                leak_add(list, "network", leaks.leaks[i].object);
         return r;
 }
 
@@ -99,40 +103,53 @@ json_t *leaks_list(Manager *m, Error *err) {
         return list;
 }
 
-static void sweep_one(Manager *m, const char *kind, const char *object) {
-        _cleanup_free_ char *path = NULL;
-        unsigned slot;
-        int r = 0;
-
-        if (strcmp(kind, "cgroup") == 0)
-                r = cgroup_host_sweep(m->cgroup, object);
-        else if (strcmp(kind, "run directory") == 0 && asprintf(&path, "%s/instances/%s", m->paths.run, object) >= 0)
-                r = io_remove_tree(AT_FDCWD, path);
-        else if (strcmp(kind, "run name") == 0 && asprintf(&path, "%s/by-name/%s", m->paths.run, object) >= 0)
-                r = unlink(path) < 0 ? -errno : 0;
-        else if (strcmp(kind, "network") == 0) {
-                const char *at = strstr(object, "hv") ?: strstr(object, "i0");
-                if (at && sscanf(at + (at[0] == 'i' ? 1 : 2), "%4x", &slot) == 1 && slot > 0 && slot <= SLOT_MAX)
-                        r = network_detach(m->network, (uint16_t) slot, NULL);
-        } else
-                return; // storage without a record may be somebody's data: reported, not removed
+static void sweep_end(Manager *m, const char *kind, const char *object, int r) {
         if (r < 0)
                 manager_warn(m, "leak", "host", "%s %s cannot be removed: %s", kind, object, strerror(-r));
         else
                 log_info("removed leftover %s %s", kind, object);
 }
 
-int leaks_sweep(Manager *m, Error *err) {
-        json_t *list = leaks_list(m, err), *leak;
-        size_t index;
-        int n;
+// A slot has many objects, and goes as a whole.
+static int sweep_network(Manager *m, Error *err) {
+        _cleanup_(network_leaks_done) NetworkLeaks leaks = {0};
+        int r = network_leftovers(m, &leaks, err);
 
+        for (size_t i = 0; r >= 0 && i < leaks.n; i++) {
+                bool done = false;
+                for (size_t k = 0; k < i && !done; k++)
+                        done = leaks.leaks[k].slot == leaks.leaks[i].slot;
+                if (!done)
+                        sweep_end(m, "network", leaks.leaks[i].object, network_detach(m->network, leaks.leaks[i].slot, NULL));
+        }
+        return r < 0 ? r : (int) leaks.n;
+}
+
+static void sweep_one(Manager *m, const char *kind, const char *object) {
+        _cleanup_free_ char *path = NULL;
+
+        if (strcmp(kind, "cgroup") == 0)
+                sweep_end(m, kind, object, cgroup_host_sweep(m->cgroup, object));
+        else if (strcmp(kind, "run directory") == 0 && asprintf(&path, "%s/instances/%s", m->paths.run, object) >= 0)
+                sweep_end(m, kind, object, io_remove_tree(AT_FDCWD, path));
+        else if (strcmp(kind, "run name") == 0 && asprintf(&path, "%s/by-name/%s", m->paths.run, object) >= 0)
+                sweep_end(m, kind, object, unlink(path) < 0 ? -errno : 0);
+        // Storage without a record may be somebody's data: reported, not removed.
+}
+
+int leaks_sweep(Manager *m, Error *err) {
+        int network, others;
+        json_t *list, *leak;
+        size_t index;
+
+        manager_unwarn(m, "leak", "host"); // said again of what is still there
+        network = sweep_network(m, err);
+        list = network < 0 ? NULL : leaks_list(m, err);
         if (!list)
                 return -EIO;
-        manager_unwarn(m, "leak", "host"); // said again of what is still there
+        others = (int) json_array_size(list);
         json_array_foreach(list, index, leak)
                 sweep_one(m, json_string_value(json_object_get(leak, "kind")), json_string_value(json_object_get(leak, "object")));
-        n = (int) json_array_size(list);
         json_decref(list);
-        return n;
+        return network + others;
 }

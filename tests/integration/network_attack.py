@@ -3,7 +3,7 @@
 
 host = the namespace this program starts in; net = the internet; c1, c2 = instances. Run by network.sh, never directly.
 """
-import ctypes, os, random, socket, struct, subprocess, sys, threading, time
+import ctypes, os, random, re, socket, struct, subprocess, sys, threading, time
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 HOST = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -539,10 +539,23 @@ def test_detach(d):
     for slot in (1, 2, 2):
         d.ok("detach %d" % slot)
     check("[" not in d.ok("leaks"), "detach leaves nothing")
+    # A slot with a name that begins with another digit than 0; everything of it is told with its number.
+    d.ok("attach 4097")
+    run("ip", "netns", "add", "c3")
+    d.ok("plug 4097 /run/netns/c3")
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    leaks = re.findall(r"\[(\d+) ([^\]]*)\]", d.ok("leaks 1"))
+    check({slot for slot, _ in leaks} == {"4097"}, "every leftover has its slot")
+    check({"interface hv1001", "routing rule of hv1001", "nft i1001_out"} <= {what for _, what in leaks}, "of every kind")
+    d.ok("detach 4097")
+    check("[" not in d.ok("leaks"), "and detaching the slot removes them")
     base = run("nft", "list", "ruleset").stdout
     check("0001" not in base.replace("0x00000", "") and "hv0001" not in base + run("ip", "rule").stdout + run("ip", "-6", "rule").stdout, "no chain, element or rule of the slot is left")
     d.ok("remove-all")
     check("hostd" not in run("nft", "list", "tables").stdout and "blackhole" not in run("ip", "rule").stdout, "remove-all leaves nothing")
+    return d
 
 
 def main():
@@ -569,8 +582,7 @@ def main():
     test_same(d)
     test_upload(d)
     test_speed(d)
-    test_detach(d)
-    d.close()
+    test_detach(d).close()
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % counts, flush=True)
     os._exit(counts["failed"] > 0)
 

@@ -156,15 +156,17 @@ static int print_list(char **list) {
 }
 
 static int do_leaks(char **a, Error *err) {
-        _cleanup_strv_ char **list = NULL;
+        _cleanup_(network_leaks_done) NetworkLeaks leaks = {0};
         uint16_t live[16];
         size_t n = 0;
         int r;
 
         for (char **p = a + 1; *p && n < 16; p++)
                 live[n++] = (uint16_t) number(*p);
-        r = network_leaks(network, live, n, &list, err);
-        return r < 0 ? r : print_list(list);
+        r = network_leaks(live, n, &leaks, err);
+        for (size_t i = 0; r >= 0 && i < leaks.n; i++)
+                printf("[%u %s] ", leaks.leaks[i].slot, leaks.leaks[i].object);
+        return r;
 }
 
 static int do_doctor(char **a, Error *err) {
