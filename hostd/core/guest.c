@@ -22,11 +22,12 @@
 typedef struct GuestEntry {
         char id[GUEST_ID_MAX];
         bool login, ready, held;
+        bool ended; // before HELLO: its end may be told once more
 } GuestEntry;
 
 struct GuestChannel {
         int fd;
-        bool gone;
+        bool gone, synced;
         CgroupBox *box;
         uint64_t userns_dev, userns_ino, ignored;
         const GuestChannelHandlers *handlers;
@@ -73,11 +74,33 @@ static int guest_channel_add(GuestChannel *channel, const char *id, bool login, 
         return 0;
 }
 
+static void guest_channel_drop(GuestChannel *channel, GuestEntry *entry) {
+        *entry = channel->entries[--channel->n_entries];
+}
+
 void guest_channel_forget(GuestChannel *channel, const char *id) {
         GuestEntry *e = guest_channel_find(channel, id);
 
-        if (e)
-                *e = channel->entries[--channel->n_entries];
+        if (e && !e->ended)
+                guest_channel_drop(channel, e);
+}
+
+// The helper repeats what it was not acknowledged when it hears of a new hostd: an end that lay in the socket when that
+// one came is read twice, unless the acknowledgement overtakes it. HELLO comes after all that was repeated.
+static void guest_channel_end(GuestChannel *channel, GuestEntry *entry) {
+        if (channel->synced)
+                guest_channel_drop(channel, entry);
+        else
+                entry->ended = true;
+}
+
+static void guest_channel_sync(GuestChannel *channel) {
+        channel->synced = true;
+        for (size_t i = channel->n_entries; i > 0; i--)
+                if (channel->entries[i - 1].ended)
+                        guest_channel_drop(channel, &channel->entries[i - 1]);
+        if (channel->handlers->synced)
+                channel->handlers->synced(channel, channel->userdata);
 }
 
 static int guest_channel_watch(GuestChannel *channel) {
@@ -143,7 +166,7 @@ static void guest_channel_fail(GuestChannel *channel, GuestEntry *entry, GuestSt
         char id[GUEST_ID_MAX];
 
         memcpy(id, entry->id, sizeof(id));
-        *entry = channel->entries[--channel->n_entries];
+        guest_channel_end(channel, entry);
         if (channel->handlers->failed)
                 channel->handlers->failed(channel, id, stage, errnum, channel->userdata);
 }
@@ -204,11 +227,13 @@ void guest_channel_permit(GuestChannel *channel, const char *id) {
 
 static void guest_channel_ended(GuestChannel *channel, GuestEntry *entry, const GuestHeader *h) {
         (void) guest_channel_send(channel, GUEST_ACK, h->id, 0);
+        if (entry->ended)
+                return;
         if (h->type == GUEST_FAILED) {
                 guest_channel_fail(channel, entry, (GuestStage) h->flags, (int) h->value);
                 return;
         }
-        *entry = channel->entries[--channel->n_entries];
+        guest_channel_end(channel, entry);
         if (channel->handlers->exited)
                 channel->handlers->exited(channel, h->id, (int) h->value, channel->userdata);
 }
@@ -227,12 +252,11 @@ static void guest_channel_dispatch(GuestChannel *channel, const GuestHeader *h, 
         GuestEntry *entry;
 
         if (h->type == GUEST_HELLO) {
-                if (channel->handlers->synced)
-                        channel->handlers->synced(channel, channel->userdata);
+                guest_channel_sync(channel);
                 return;
         }
         entry = guest_channel_find(channel, h->id);
-        if (!entry)
+        if (!entry || (entry->ended && h->type != GUEST_EXITED && h->type != GUEST_FAILED))
                 guest_channel_stray(channel, h);
         else if (h->type == GUEST_READY)
                 guest_channel_ready(channel, entry, h, ucred);
