@@ -51,6 +51,12 @@ const LimitRow *limit_row(LimitId id) {
         return id >= 0 && id < _LIMIT_MAX ? &limit_table[id] : NULL;
 }
 
+bool limit_is_plain(LimitId id) {
+        const LimitRow *row = limit_row(id);
+
+        return row && (row->unit == LIMIT_UNIT_COUNT || row->unit == LIMIT_UNIT_MILLICPU);
+}
+
 LimitId limit_from_key(const char *key) {
         for (int i = 0; i < _LIMIT_MAX; i++)
                 if (key && strcmp(limit_table[i].key, key) == 0)

@@ -54,6 +54,7 @@ typedef struct LimitRow {
 } LimitRow;
 
 const LimitRow *limit_row(LimitId id);
+bool limit_is_plain(LimitId id); // a number without a unit
 LimitId limit_from_key(const char *key); // _LIMIT_INVALID if unknown
 void limits_init(Limits *limits);        // everything unset
 void limits_done(Limits *limits);

@@ -2,6 +2,7 @@
 // ConfigText: see config_text.h.
 #include "model/config_text.h"
 
+#include <stdint.h>
 #include <string.h>
 #include <strings.h>
 
@@ -246,6 +247,53 @@ static const char **refuse_include(config_t *config, const char *dir, const char
 }
 #endif
 
+// A whole number that does not fit 32 bits: libconfig 1.5 cuts it off without a word unless an L says that it is long. 1: it
+// wants one; -ERANGE: not even that would do.
+static int number_is_long(const Token *token) {
+        size_t sign = *token->start == '-' || *token->start == '+', size = (size_t) (token->end - token->start);
+        bool hex = size > sign + 2 && token->start[sign] == '0' && (token->start[sign + 1] | 0x20) == 'x';
+        size_t from = hex ? sign + 2 : sign;
+        long long value;
+
+        if (token->type != TOKEN_WORD || from == size || strspn(token->start + from, hex ? "0123456789abcdefABCDEF" : "0123456789") < size - from)
+                return 0;
+        errno = 0;
+        value = strtoll(token->start, NULL, hex ? 16 : 10);
+        if (errno)
+                return -ERANGE;
+        return value < INT32_MIN || value > INT32_MAX;
+}
+
+// The text as libconfig 1.5 understands it: long numbers are marked, and a comment on the last line has a newline behind it.
+static int text_for_libconfig(const ConfigText *ct, const char *text, char **ret, Error *err) {
+        const char *from = text;
+        char *copy = NULL;
+        size_t size;
+        FILE *f = open_memstream(&copy, &size);
+        int r = 0;
+
+        if (!f)
+                return error_set_errno(err, ENOMEM, "cannot read the configuration");
+        for (Token token = scan_token(text); r >= 0 && token.type != TOKEN_END; token = scan_token(token.end)) {
+                r = number_is_long(&token);
+                if (r > 0)
+                        fprintf(f, "%.*sL", (int) (token.end - from), from);
+                if (r > 0)
+                        from = token.end;
+                if (r < 0)
+                        r = refuse_at(ct, line_of(text, token.start), "a number is too large", err);
+        }
+        fprintf(f, "%s\n", from);
+        if (fclose(f) != 0 && r >= 0)
+                r = error_set_errno(err, ENOMEM, "cannot read the configuration");
+        if (r < 0) {
+                free(copy);
+                return r;
+        }
+        *ret = copy;
+        return 0;
+}
+
 int config_text_parse(ConfigText *ret, const char *file, const char *text, Error *err) {
         _cleanup_free_ char *copy = NULL;
         int r;
@@ -255,13 +303,10 @@ int config_text_parse(ConfigText *ret, const char *file, const char *text, Error
         if (r < 0)
                 return r;
         r = scan_settings(ret, text, err);
+        if (r >= 0)
+                r = text_for_libconfig(ret, text, &copy, err);
         if (r < 0)
                 return r;
-        // libconfig 1.5 wants a newline behind a comment on the last line.
-        if (asprintf(&copy, "%s\n", text) < 0) {
-                copy = NULL;
-                return error_set_errno(err, ENOMEM, "cannot read the configuration");
-        }
         config_init(&ret->config);
         ret->ready = true;
 #if LIBCONFIG_VER_MAJOR > 1 || LIBCONFIG_VER_MINOR >= 7

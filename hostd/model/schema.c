@@ -64,6 +64,15 @@ char *schema_text_format(const SchemaRow *row, const void *object) {
         return schema_value_format(row, object, &values) < 0 ? NULL : strv_join(values, ",");
 }
 
+// Written as a person would: a count or a number of CPUs without quotes, a size with them, as it has a unit.
+static char *file_value(const SchemaRow *row, const char *value) {
+        bool plain = row->type == SCHEMA_LIMIT && limit_is_plain(row->limit);
+
+        if (row->type == SCHEMA_LIMIT && strcmp(value, "0B") == 0)
+                return strdup("0");
+        return schema_types[row->type].quoted && !plain ? config_text_quote(value) : strdup(value);
+}
+
 // Lists are written as arrays, which hold strings only; either form is read.
 char *schema_file_format(const SchemaRow *row, const void *object) {
         const SchemaTypeInfo *type = &schema_types[row->type];
@@ -74,7 +83,7 @@ char *schema_file_format(const SchemaRow *row, const void *object) {
         if (schema_value_format(row, object, &values) < 0)
                 return NULL;
         for (size_t i = 0; values && values[i]; i++) {
-                _cleanup_free_ char *q = type->quoted ? config_text_quote(values[i]) : strdup(values[i]);
+                _cleanup_free_ char *q = file_value(row, values[i]);
                 if (!q || strv_append(&quoted, q) < 0)
                         return NULL;
         }

@@ -232,6 +232,36 @@ static void test_files(void **state) {
         assert_non_null(strstr(folder.message, "cannot open instances.d"));
 }
 
+// libconfig 1.5 would make 512 MiB of the first one.
+static void test_long_numbers(void **state) {
+        static const struct {
+                const char *text;
+                uint64_t memory; // 0: refused
+        } cases[] = {
+                {"memory = 4831838208;", 4831838208},          {"memory = 4831838208L;", 4831838208},
+                {"memory = 0x120000000;", 4831838208},         {"pids = 100; memory = 4294967296 // 4 GiB\n", 4294967296},
+                {"memory = 2147483648; pids = 100", 2147483648}, {"memory = 68719476736; description = \"99999999999\";", 68719476736},
+                {"memory = 99999999999999999999;", 0},         {"memory = -4294967296;", 0},
+                {"boot_order = 4294967296;", 0},               {"boot_order = -8589934592;", 0},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_(instance_config_freep) InstanceConfig *config = NULL;
+                _cleanup_free_ char *text = NULL;
+                _cleanup_error_ Error err = ERROR_NULL;
+                assert_true(asprintf(&text, "template = \"x\";\n%s", cases[i].text) > 0);
+                int r = instance_config_parse("a", text, NULL, &config, &err);
+                if (cases[i].memory == 0) {
+                        assert_int_equal(r, -EINVAL);
+                        assert_null(config);
+                        continue;
+                }
+                if (r < 0)
+                        fail_msg("%s: %s", cases[i].text, err.message);
+                assert_true(config->limits.value[LIMIT_MEMORY] == cases[i].memory);
+        }
+}
+
 static void test_edit(void **state) {
         static const struct {
                 const char *text, *key, *value, *wanted; // NULL: refused
@@ -239,9 +269,9 @@ static void test_edit(void **state) {
                 {NULL, "memory", "4GiB", "memory = \"4GiB\";\n"},
                 {"# keep\nmemory = \"1GiB\"; # why\npids = 100;\n", "memory", "4GiB", "# keep\nmemory = \"4GiB\"; # why\npids = 100;\n"},
                 {"# keep\n  memory = \"1GiB\";\npids = 100;\n", "memory", NULL, "# keep\npids = 100;\n"},
-                {"memory=\"1GiB\" pids=100", "pids", "200", "memory=\"1GiB\" pids = \"200\";"},
+                {"memory=\"1GiB\" pids=100", "pids", "200", "memory=\"1GiB\" pids = 200;"},
                 {"memory=\"1GiB\" pids=100", "memory", NULL, " pids=100"},
-                {"pids = 100; // end", "cpu", "2", "pids = 100; // end\ncpu = \"2\";\n"},
+                {"pids = 100; // end", "cpu", "2", "pids = 100; // end\ncpu = 2;\n"},
                 {"/* memory = 1; */ memory = \"1GiB\"\n", "memory", "2GiB", "/* memory = 1; */ memory = \"2GiB\";\n"},
                 {"description = \"memory = 1; \\\" {\" \"x\";\n", "memory", "2GiB", "description = \"memory = 1; \\\" {\" \"x\";\nmemory = \"2GiB\";\n"},
                 {"", "policies", "web,dns", "policies = [ \"web\", \"dns\" ];\n"},
@@ -438,6 +468,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_set, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_files, setup, teardown),
+                cmocka_unit_test(test_long_numbers),
                 cmocka_unit_test(test_edit),
                 cmocka_unit_test(test_policy_format),
                 cmocka_unit_test_setup_teardown(test_diff, setup, teardown),

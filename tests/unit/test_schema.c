@@ -212,38 +212,49 @@ static void test_duplicates(void **state) {
 
 static const struct {
         const char *key, *value, *wanted; // NULL: as `value`
+        const char *file; // what a person would write; NULL: `value` as it is
 } good[] = {
-        {"template", "debian", NULL},
-        {"template", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", NULL},
-        {"preset", "medium", NULL},
-        {"description", "Say \"hello\" to C:\\x00 \xc3\xa9\xe2\x82\xac #not; {a} comment", NULL},
-        {"description", "", NULL},
-        {"policies", "web,dns", NULL},
-        {"policies", "", NULL},
-        {"boot", "off", NULL},
-        {"boot_order", "-1000", NULL},
-        {"stop_timeout", "90s", NULL},
-        {"stop_timeout", "120", "2min"},
-        {"stop_timeout", "1500ms", NULL},
-        {"read_only", "true", NULL},
-        {"allow_degraded", "apparmor,quota.inodes", NULL},
-        {"cpu", "2.5", NULL},
-        {"cpu", "max", ""},
-        {"cpu_weight", "100", NULL},
-        {"cpu_pin", "0-3,7", NULL},
-        {"memory", "8GiB", NULL},
-        {"memory", "1073741824", "1GiB"},
-        {"swap", "0", "0B"},
-        {"pids", "4096", NULL},
-        {"io_read", "100MiB", "100MiB/s"},
-        {"io_write", "1GiB", "1GiB/s"},
-        {"io_read_ops", "1000", NULL},
-        {"io_write_ops", "1000", NULL},
-        {"io_weight", "100", NULL},
-        {"disk", "40GiB", NULL},
-        {"inodes", "1000000", NULL},
-        {"open_files", "65536", NULL},
-        {"upload", "12500KiB", "12500KiB/s"},
+        {"template", "debian", NULL, "\"debian\""},
+        {"template", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", NULL,
+         "\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\""},
+        {"preset", "medium", NULL, "\"medium\""},
+        {"description", "Say \"hello\" to C:\\x00 \xc3\xa9\xe2\x82\xac #not; {a} comment", NULL,
+         "\"Say \\\"hello\\\" to C:\\\\x00 \xc3\xa9\xe2\x82\xac #not; {a} comment\""},
+        {"description", "", NULL, "\"\""},
+        {"description", "100", NULL, "\"100\""},
+        {"policies", "web,dns", NULL, "[ \"web\", \"dns\" ]"},
+        {"policies", "", NULL, "[]"},
+        {"boot", "off", NULL, "\"off\""},
+        {"boot_order", "-1000", NULL, NULL},
+        {"stop_timeout", "90s", NULL, "\"90s\""},
+        {"stop_timeout", "120", "2min", "\"2min\""},
+        {"stop_timeout", "1500ms", NULL, "\"1500ms\""},
+        {"read_only", "true", NULL, NULL},
+        {"allow_degraded", "apparmor,quota.inodes", NULL, "[ \"apparmor\", \"quota.inodes\" ]"},
+        {"cpu", "2.5", NULL, NULL},
+        {"cpu", "0.01", NULL, NULL},
+        {"cpu", "12.345", NULL, NULL},
+        {"cpu", "4", NULL, NULL},
+        {"cpu", "max", "", "\"max\""},
+        {"cpu_weight", "100", NULL, NULL},
+        {"cpu_pin", "0-3,7", NULL, "\"0-3,7\""},
+        {"cpu_pin", "3", NULL, "\"3\""},
+        {"memory", "8GiB", NULL, "\"8GiB\""},
+        {"memory", "1073741824", "1GiB", "\"1GiB\""},
+        {"swap", "0", "0B", NULL},
+        {"swap", "1GiB", NULL, "\"1GiB\""},
+        {"pids", "4096", NULL, NULL},
+        {"io_read", "100MiB", "100MiB/s", "\"100MiB/s\""},
+        {"io_write", "1GiB", "1GiB/s", "\"1GiB/s\""},
+        {"io_read_ops", "1000", NULL, NULL},
+        {"io_write_ops", "1000000000", NULL, NULL},
+        {"io_weight", "100", NULL, NULL},
+        {"io_weight", "max", "", "\"max\""},
+        {"disk", "40GiB", NULL, "\"40GiB\""},
+        {"inodes", "1000000", NULL, NULL},
+        {"inodes", "1099511627776", NULL, NULL}, // more than 32 bits
+        {"open_files", "65536", NULL, NULL},
+        {"upload", "12500KiB", "12500KiB/s", "\"12500KiB/s\""},
 };
 
 static size_t row_of(const char *key) {
@@ -253,6 +264,14 @@ static size_t row_of(const char *key) {
                 i++;
         assert_true(i < instance_schema_size());
         return i;
+}
+
+static void expect_written(const char *text, const char *key, const char *value) {
+        _cleanup_free_ char *wanted = NULL;
+
+        assert_true(asprintf(&wanted, "%s = %s;", key, value) > 0);
+        if (!strstr(text, wanted))
+                fail_msg("%s is not written as %s but: %s", key, value, text);
 }
 
 // set -> parse -> value -> set: the file says what the command line said, whatever else it holds.
@@ -271,6 +290,7 @@ static void test_round_trip(void **state) {
                         HostConfig host = {.default_template = (char *) "any"};
                         if (instance_text_set(texts[t], good[i].key, good[i].value, &text, &err) < 0)
                                 fail_msg("%s: %s", good[i].key, err.message);
+                        expect_written(text, good[i].key, good[i].file ?: good[i].value);
                         if (instance_config_parse("a", text, &host, &config, &err) < 0)
                                 fail_msg("%s: %s", text, err.message);
                         value = instance_config_value(config, row_of(good[i].key));
@@ -284,6 +304,42 @@ static void test_round_trip(void **state) {
                         covered |= UINT64_C(1) << row_of(good[i].key);
                 }
         assert_true(covered == (UINT64_C(1) << instance_schema_size()) - 1);
+}
+
+// Rows of the host: read from what would be written of them, they are the same.
+static void test_host_round_trip(void **state) {
+        static const struct {
+                const char *key, *value, *file;
+        } values[] = {
+                {"uplink", "eth0", "\"eth0\""},
+                {"ipv4_pool", "10.99.0.0/20", "\"10.99.0.0/20\""},
+                {"ipv6_pool", "fd00:1:2:3::/64", "\"fd00:1:2:3::/64\""},
+                {"ipv6_nat", "false", "false"},
+                {"memory_reserve", "4GiB", "\"4GiB\""},
+                {"disk_reserve", "10GiB", "\"10GiB\""},
+                {"allow_degraded", "apparmor,disk", "[ \"apparmor\", \"disk\" ]"},
+                {"default_policies", "web", "[ \"web\" ]"},
+                {"default_template", "debian", "\"debian\""},
+                {"audit_keep_days", "90", "90"},
+                {"connections_per_uid", "64", "64"},
+        };
+
+        assert_int_equal(ELEMENTS(values), host_schema.n); // a new row needs a line here
+        for (size_t i = 0; i < host_schema.n; i++) {
+                const SchemaRow *row = &host_schema.rows[i];
+                _cleanup_free_ char *text = NULL, *value = NULL, *file = NULL;
+                _cleanup_error_ Error err = ERROR_NULL;
+                HostConfig config;
+                assert_string_equal(values[i].key, schema_row_key(row));
+                assert_true(asprintf(&text, "%s = %s;\n", values[i].key, values[i].file) > 0);
+                if (host_config_parse(text, &config, &err) < 0)
+                        fail_msg("%s: %s", text, err.message);
+                value = host_config_value(&config, i);
+                file = schema_file_format(row, &config);
+                assert_string_equal(value, values[i].value);
+                assert_string_equal(file, values[i].file);
+                host_config_done(&config);
+        }
 }
 
 // The same bad values, as they come from the command line.
@@ -359,6 +415,7 @@ int main(void) {
                 cmocka_unit_test(test_rows),        cmocka_unit_test(test_bad_values),  cmocka_unit_test(test_too_long),
                 cmocka_unit_test(test_nul_escape),  cmocka_unit_test(test_wrong_types), cmocka_unit_test(test_duplicates),
                 cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_text_set_bad), cmocka_unit_test(test_manual),
+                cmocka_unit_test(test_host_round_trip),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
