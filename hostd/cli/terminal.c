@@ -31,7 +31,9 @@ int terminal_raw(int fd) {
 void terminal_restore(void) {
         if (terminal_fd < 0)
                 return;
-        (void) tcsetattr(terminal_fd, TCSADRAIN, &terminal_saved); // nothing else can be done about it
+        // Input that is still there was meant for the other end; some of it may be the terminal's own answer to a question of the
+        // guest's, whose text the guest chose. The shell must not get it. If it fails, nothing else can be done about it.
+        (void) tcsetattr(terminal_fd, TCSAFLUSH, &terminal_saved);
         terminal_fd = -EBADF;
 }
 

@@ -25,6 +25,7 @@
 #include <sys/wait.h>
 
 #include "base/io.h"
+#include "instance/confine.h"
 #include "instance/seccomp.h"
 
 #ifndef MFD_EXEC
@@ -46,7 +47,6 @@ typedef struct Spawn {
         const InstanceSpec *spec;
         pid_t init;
         int init_pidfd, binary, channel, null, proc, report;
-        char label[256]; // of init; "" without an LSM that has one
 } Spawn;
 
 int guest_binary_load(Error *err) {
@@ -106,18 +106,6 @@ static int join_group(const InstanceSpec *spec) {
         return MIN2(r, 0);
 }
 
-static void spawn_label(Spawn *spawn) {
-        _cleanup_free_ char *text = NULL;
-        char path[64];
-
-        // From the host's /proc: the guest's may be anything. Reading it fails with EINVAL where no LSM has labels.
-        (void) snprintf(path, sizeof(path), "%d/attr/current", (int) spawn->init);
-        if (!spawn->spec->apparmor_profile || io_read_file(spawn->proc, path, 4096, &text, NULL) < 0)
-                return;
-        text[strcspn(text, " \n")] = 0;
-        (void) snprintf(spawn->label, sizeof(spawn->label), "%s", text);
-}
-
 static noreturn void spawn_fail(const Spawn *spawn, const char *stage, int errnum) {
         SpawnReport report = {.errnum = errnum};
 
@@ -143,8 +131,10 @@ static noreturn void spawn_exec(const Spawn *spawn) {
         int binary;
 
         (void) setsid();
-        if (spawn->label[0] && io_write_filef(spawn->proc, "self/attr/exec", "exec %s", spawn->label) < 0)
-                spawn_fail(spawn, "LSM label", errno);
+        const char *profile = spawn->spec->apparmor_profile;
+        int r = profile ? io_write_filef(spawn->proc, "self/attr/exec", "exec %s", profile) : 0;
+        if (r < 0)
+                spawn_fail(spawn, "AppArmor profile", -r);
         // Out of the way of 0 to 3 first; report and binary close at exec.
         int channel = fcntl(spawn->channel, F_DUPFD_CLOEXEC, 10), report = fcntl(spawn->report, F_DUPFD_CLOEXEC, 10);
         binary = fcntl(spawn->binary, F_DUPFD_CLOEXEC, 10);
@@ -155,7 +145,7 @@ static noreturn void spawn_exec(const Spawn *spawn) {
         if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 || dup2(channel, 3) < 0 ||
             close_range(4, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
                 spawn_fail(&last, "descriptors", errno);
-        int r = seccomp_load_filter();
+        r = seccomp_load_filter();
         if (r < 0)
                 spawn_fail(&last, "seccomp filter", -r);
         (void) syscall(SYS_execveat, binary, "", argv, env, AT_EMPTY_PATH);
@@ -170,6 +160,10 @@ static noreturn void spawn_enter(const Spawn *spawn) {
         (void) umask(022);
         if (prctl(PR_SET_DUMPABLE, 0) < 0)
                 spawn_fail(spawn, "dumpable", errno);
+        // Apart from init's and the previous helper's; a command whose user can make no more keyrings keeps this one.
+        r = confine_session_keyring();
+        if (r < 0)
+                spawn_fail(spawn, "session keyring", -r);
         r = join_group(spawn->spec);
         if (r < 0)
                 spawn_fail(spawn, "control group", -r);
@@ -234,7 +228,6 @@ int guest_spawn(const InstanceSpec *spec, pid_t init, int init_pidfd, int binary
                 return error_set_errno(err, errno, "opening /dev/null and /proc");
         Spawn spawn = {.spec = spec, .init = init, .init_pidfd = init_pidfd, .binary = binary, .channel = guest, .null = null,
                        .proc = proc, .report = report_child};
-        spawn_label(&spawn);
         pid_t pid = fork();
         if (pid < 0)
                 return error_set_errno(err, errno, "forking for the guest helper");
@@ -247,6 +240,12 @@ int guest_spawn(const InstanceSpec *spec, pid_t init, int init_pidfd, int binary
         (void) waitpid(pid, NULL, 0);
         if (r < 0)
                 return r;
+        pid = r;
+        r = confine_verify("/proc", pid, spec->apparmor_profile, "the guest helper", err);
+        if (r < 0) {
+                (void) kill(pid, SIGKILL); // reaped by the supervisor, whose child it is
+                return r;
+        }
         *ret_channel = TAKE_FD(host);
-        return r;
+        return pid;
 }

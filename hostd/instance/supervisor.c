@@ -18,6 +18,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "instance/attach.h"
+#include "instance/confine.h"
 #include "instance/container.h"
 #include "instance/netns.h"
 #include "instance/rootfs.h"
@@ -179,28 +180,6 @@ static bool has_netns(const Supervisor *s, pid_t pid) {
         return netns_open(pid, s->spec.id_base, s->spec.id_count, &netns, NULL) >= 0;
 }
 
-// liblxc must have done what it was told; a container without its filter or profile does not go on.
-static int verify_init(const Supervisor *s, Error *err) {
-        _cleanup_free_ char *status = NULL, *label = NULL;
-        char path[64];
-        int r;
-
-        (void) snprintf(path, sizeof(path), "/proc/%d/status", (int) s->init);
-        r = io_read_file(AT_FDCWD, path, 64 * 1024, &status, NULL);
-        if (r < 0)
-                return error_set_errno(err, r, "reading the status of init");
-        if (!strstr(status, "\nSeccomp:\t2"))
-                return error_set(err, ERR_DEGRADED, "init runs without the seccomp filter");
-        if (!s->spec.apparmor_profile)
-                return 0;
-        (void) snprintf(path, sizeof(path), "/proc/%d/attr/current", (int) s->init);
-        r = io_read_file(AT_FDCWD, path, 4096, &label, NULL);
-        size_t n = strlen(s->spec.apparmor_profile);
-        if (r < 0 || strncmp(label, s->spec.apparmor_profile, n) != 0 || !strchr(" /\n", label[n]))
-                return error_set(err, ERR_DEGRADED, "init runs without the AppArmor profile %s", s->spec.apparmor_profile);
-        return 0;
-}
-
 static void guest_start(Supervisor *s) {
         _cleanup_error_ Error err = ERROR_NULL;
         usec_t now = clock_monotonic();
@@ -272,7 +251,8 @@ static void watch_start(Supervisor *s) {
                 s->init = 0;
                 return;
         }
-        if (verify_init(s, &err) < 0) {
+        // liblxc must have done what it was told; a container without its filter or profile does not go on.
+        if (confine_verify("/proc", s->init, s->spec.apparmor_profile, "init", &err) < 0) {
                 supervisor_failed(s, error_message(&err, -EPERM));
                 (void) kill(s->monitor, SIGKILL);
                 return;
@@ -406,6 +386,11 @@ static int await_hostd(Supervisor *s, Error *err) {
 static int supervisor_start(Supervisor *s, const char *run_dir, Error *err) {
         int r = open_run_dir(s, run_dir, err);
 
+        if (r == 0) {
+                r = confine_session_keyring();
+                if (r < 0)
+                        return error_set_errno(err, r, "making a session keyring");
+        }
         if (r == 0)
                 r = setup_signals(s, err);
         if (r == 0)
