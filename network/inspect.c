@@ -10,6 +10,7 @@
 
 #include "base/io.h"
 #include "base/strv.h"
+#include "network/forwarding.h"
 #include "network/link.h"
 #include "network/nft.h"
 #include "network/network.h"
@@ -214,7 +215,7 @@ int network_find_uplink(char **ret) {
         return r < 0 ? uplink_read("/proc/net/ipv6_route", true, ret) : 0;
 }
 
-int network_remove_all(Error *err) {
+int network_remove_all(const char *before, char ***notes, Error *err) {
         _cleanup_free_ char *text = NULL;
         _cleanup_strv_ char **names = NULL;
         size_t size = 0;
@@ -235,5 +236,9 @@ int network_remove_all(Error *err) {
         ruleset_remove(f);
         if (fclose(f) != 0)
                 return error_set_errno(err, ENOMEM, "removing the network");
+        // Forwarding ends while the rules still close it, so that there is no moment in between.
+        r = forwarding_restore(before, notes, err);
+        if (r < 0)
+                return r;
         return nft_apply(text, "removing the firewall", err);
 }

@@ -218,29 +218,6 @@ int link_configure_veth(const NetworkAddress *address, Error *err) {
         return r < 0 ? error_set_errno(err, r, "configuring the interface %s", address->host_ifname) : 0;
 }
 
-int link_enable_forwarding(const char *uplink, Error *err) {
-        static const char *const paths[] = {"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"};
-        char path[128];
-        unsigned long long accept_ra = 0;
-
-        if (uplink) {
-                (void) snprintf(path, sizeof(path), "/proc/sys/net/ipv6/conf/%s/accept_ra", uplink);
-                // A forwarding host ignores router advertisements, and with them its default route, unless told so.
-                if (io_read_u64(AT_FDCWD, path, &accept_ra) == 0 && accept_ra == 1)
-                        (void) io_write_file(AT_FDCWD, path, "2"); // best effort: doctor reports a lost route
-        }
-        for (size_t i = 0; i < ELEMENTS(paths); i++) {
-                unsigned long long value = 0;
-                int r = io_read_u64(AT_FDCWD, paths[i], &value);
-                // Written only if it is off: writing resets settings of every interface.
-                if (r >= 0 && value == 0)
-                        r = io_write_file(AT_FDCWD, paths[i], "1");
-                if (r < 0)
-                        return error_set_errno(err, r, "writing %s", paths[i]);
-        }
-        return 0;
-}
-
 typedef struct LinkRule {
         int family;
         unsigned preference, mark; // mark 0: any

@@ -16,8 +16,6 @@ int link_delete(const char *ifname);
 int link_delete_index(unsigned index); // absent is success
 // Sysctls, gateway addresses, up, host routes, fixed neighbours; all can be there already.
 int link_configure_veth(const NetworkAddress *address, Error *err);
-// ip_forward and the v6 one; an uplink that lives on router advertisements keeps them.
-int link_enable_forwarding(const char *uplink, Error *err);
 
 // The rules of all slots, by the pools; rules of other pools at our preferences go.
 int link_add_base_rules(const NetworkSettings *settings, Error *err);

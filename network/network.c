@@ -14,6 +14,7 @@
 #include "base/io.h"
 #include "base/strv.h"
 #include "base/valid.h"
+#include "network/forwarding.h"
 #include "network/link.h"
 #include "network/nft.h"
 #include "network/peer.h"
@@ -269,12 +270,14 @@ int network_new(const NetworkSettings *settings, Network **ret, Error *err) {
         r = network_recover(network, err);
         if (r >= 0)
                 r = network_restore(network, err);
-        if (r >= 0) // last: only with the fence up may the host forward
-                r = link_enable_forwarding(settings->uplink, err);
         if (r < 0)
                 return r;
         *ret = TAKE_PTR(network);
         return 0;
+}
+
+int network_enable_forwarding(Network *network, const char *before, Error *err) {
+        return forwarding_enable(network->settings.uplink, before, err);
 }
 
 Network *network_free(Network *network) {

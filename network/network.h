@@ -34,6 +34,9 @@ typedef struct Network Network;
 // of an earlier hostd are found in the kernel and stay in force; call network_attach(), network_set_policy() and
 // network_set_upload() for each adopted slot all the same: network_restore() knows only what this object was told.
 int network_new(const NetworkSettings *settings, Network **ret, Error *err);
+// Last, when the fence is up: ip_forward and the v6 one; an uplink that lives on router advertisements keeps them. What they were is
+// kept in the file `before` (may be NULL), which belongs below /run.
+int network_enable_forwarding(Network *network, const char *before, Error *err);
 Network *network_free(Network *network); // leaves the kernel's state
 DEFINE_CLEANUP(Network, network_free)
 int network_find_uplink(char **ret); // interface of the default route; -ENOENT
@@ -79,5 +82,6 @@ int network_leaks(const uint16_t *live, size_t n, NetworkLeaks *ret, Error *err)
 void network_leaks_done(NetworkLeaks *leaks);
 // For doctor: foreign base chains on forward with policy drop, missing table, ip_forward and so on; each "state: text" with the fix.
 int network_doctor(Network *network, char ***ret, Error *err);
-// Removes all that is ours (quickstart --clean, purge).
-int network_remove_all(Error *err);
+// Removes all that is ours (quickstart --clean, purge) and puts back what `before` says, unless somebody else needs it; `notes` gets
+// a line of what was done about that.
+int network_remove_all(const char *before, char ***notes, Error *err);

@@ -10,7 +10,7 @@
 
 static const char usage[] =
         "Usage: hostd [--check-config] [--etc-dir DIR] [--state-dir DIR] [--run-dir DIR] [--debug]\n"
-        "       hostd --remove-network | --enable-disk-quotas\n\n"
+        "       hostd --remove-network [--run-dir DIR] | --enable-disk-quotas [--state-dir DIR]\n\n"
         "Serves instances for agents on this host; see hostd(8).\n"
         "\n"
         "  --check-config   read the configuration, say whether it is valid, exit 0 or 2\n"
@@ -114,12 +114,21 @@ static int enable_quotas(const Options *options) {
         return r < 0 ? 1 : 0;
 }
 
-static int remove_network(void) {
+static int remove_network(const Options *options) {
+        _cleanup_free_ char *before = NULL;
+        _cleanup_strv_ char **notes = NULL;
         _cleanup_error_ Error err = ERROR_NULL;
-        int r = network_remove_all(&err);
+        int r;
 
+        if (asprintf(&before, "%s/" SYSCTLS_BEFORE, options->run) < 0) {
+                before = NULL;
+                return 1;
+        }
+        r = network_remove_all(before, &notes, &err);
         if (r < 0)
                 fprintf(stderr, "hostd: %s\n", error_message(&err, r));
+        for (char **note = notes; note && *note; note++)
+                printf("%s\n", *note);
         return r < 0 ? 1 : 0;
 }
 
@@ -139,5 +148,5 @@ int main(int argc, char **argv) {
         }
         if (options.enable_quotas)
                 return enable_quotas(&options);
-        return options.remove_network ? remove_network() : run(&options);
+        return options.remove_network ? remove_network(&options) : run(&options);
 }

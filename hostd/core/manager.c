@@ -230,6 +230,7 @@ static int open_stores(Manager *m, Error *err) {
 
 static int open_kernel(Manager *m, Error *err) {
         _cleanup_error_ Error disk_err = ERROR_NULL;
+        _cleanup_free_ char *before = NULL;
         int r;
 
         if ((r = disk_host_probe(m->state_fd, &m->disk, err)) < 0)
@@ -243,7 +244,11 @@ static int open_kernel(Manager *m, Error *err) {
                 free(TAKE_PTR(network->uplink));
                 (void) network_find_uplink(&network->uplink); // without a default route nothing is masqueraded
         }
-        if ((r = network_new(network, &m->network, err)) < 0)
+        if (asprintf(&before, "%s/" SYSCTLS_BEFORE, m->paths.run) < 0) {
+                before = NULL;
+                return error_set_errno(err, ENOMEM, "cannot start");
+        }
+        if ((r = network_new(network, &m->network, err)) < 0 || (r = network_enable_forwarding(m->network, before, err)) < 0)
                 return error_wrap(err, "network");
         if ((r = template_registry_new(m->state_fd, m->paths.run, &m->templates, err)) < 0)
                 return error_wrap(err, "templates");

@@ -19,6 +19,8 @@
 #include "state/store.h"
 #include "wire/server.h"
 
+#define SYSCTLS_BEFORE "sysctls.before" // below the run directory: what they were before hostd changed them
+
 typedef struct ManagerPaths {
         char *etc, *state, *run; // owned; absolute
         char *socket;            // run/hostd.sock

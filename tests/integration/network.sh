@@ -11,4 +11,4 @@ for tool in python3 ip nft unshare; do
         command -v $tool >/dev/null || { echo "SKIP: no $tool"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 done
 driver=$(realpath "$driver")
-exec unshare -n -m --propagation private bash -c 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && exec python3 "$@"' - "$here/network_attack.py" "$driver"
+exec unshare -n -m --propagation private bash -c 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && mount -t tmpfs none /etc/sysctl.d; mount --bind /dev/null /etc/sysctl.conf; mount -t sysfs none /sys; exec python3 "$@"' - "$here/network_attack.py" "$driver"

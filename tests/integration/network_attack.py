@@ -558,8 +558,58 @@ def test_detach(d):
     return d
 
 
+def sysctls():
+    """Everything below net.ipv4 and net.ipv6 that has a value, of the interfaces that are there now."""
+    text = run("sysctl", "-a", "--pattern", r"^net\.ipv[46]\.").stdout
+    return {line for line in text.split("\n") if line and ".neigh." not in line and "stat_" not in line and "hv0" not in line}
+
+
+def test_forwarding():
+    """What routing changed on this host is put back, unless somebody else forwards by now. The first to run: it is off."""
+    value = lambda name: run("sysctl", "-n", name).stdout.strip()
+    on = lambda: (value("net.ipv4.ip_forward"), value("net.ipv6.conf.all.forwarding"))
+    run("sysctl", "-q", "net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0")
+    run("ip", "link", "add", "special", "type", "veth", "peer", "name", "special2")
+    run("sysctl", "-q", "net.ipv4.conf.special.forwarding=1", "net.ipv6.conf.special.forwarding=1", "net.ipv4.conf.all.accept_redirects=0",
+        "net.ipv6.conf.uplk.accept_ra=1")
+    before = sysctls()
+
+    def once(word):
+        d = Driver()
+        d.ok("new uplk routed")
+        check(on() == ("1", "1") and value("net.ipv6.conf.uplk.accept_ra") == "2", "%s: hostd switches forwarding on" % word)
+        d.close()
+        d = Driver()  # a hostd that finds it on
+        d.ok("new uplk routed")
+        return d
+
+    d = once("alone")
+    check("[net.ipv4.ip_forward is 0 again, as it was before hostd] [net.ipv6.conf.all.forwarding is 0 again" in d.ok("remove-all"), "removing says what it put back")
+    difference = before ^ sysctls()
+    check(not difference, "every sysctl is as it was %s" % sorted(difference))
+    check(not os.path.exists(os.environ["BEFORE"]) and "[" not in d.ok("remove-all"), "the second time there is nothing to do")
+    for word, reason, make, undo in (
+            ("a NAT table", "net.ipv4.ip_forward stays 1: the nftables table other needs it", "nft add table ip other; nft add chain ip other post { type nat hook postrouting priority srcnat\\; }", "nft delete table ip other"),
+            ("a bridge", "net.ipv4.ip_forward stays 1: the bridge docker0 needs it", "ip link add docker0 type bridge", "ip link del docker0"),
+            ("sysctl.d", "net.ipv4.ip_forward stays 1: /etc/sysctl.d/90-router.conf needs it", "echo '-net/ipv4/ip_forward = 1' >/etc/sysctl.d/90-router.conf", "rm /etc/sysctl.d/90-router.conf")):
+        run("sysctl", "-q", "net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0")
+        d = once(word)
+        subprocess.run(["sh", "-c", make], check=True)
+        check(reason in d.ok("remove-all") and on()[0] == "1", "%s: forwarding stays" % word)
+        subprocess.run(["sh", "-c", undo], check=True)
+        d.close()
+    run("sysctl", "-q", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+    d = Driver()
+    d.ok("new uplk routed")
+    check("[" not in d.ok("remove-all") and on() == ("1", "1"), "what was on before stays on without a word")
+    d.close()
+    run("ip", "link", "del", "special")
+
+
 def main():
+    os.environ["BEFORE"] = "/run/netns/sysctls.before"
     wire_up()
+    test_forwarding()
     d = Driver()
     check("uplink=uplk" in d.do("uplink"), "the uplink is found")
     d.ok("new uplk routed")

@@ -24,7 +24,8 @@ static unsigned number(const char *text) {
 static int do_new(char **a, Error *err) {
         settings.uplink = strcmp(a[1], "-") == 0 ? NULL : a[1];
         settings.ipv6_nat = strcmp(a[2], "nat") == 0;
-        return network_new(&settings, &network, err);
+        int r = network_new(&settings, &network, err);
+        return r < 0 ? r : network_enable_forwarding(network, getenv("BEFORE"), err);
 }
 
 static int do_attach(char **a, Error *err) {
@@ -197,7 +198,10 @@ static int do_restore(char **a, Error *err) {
 }
 
 static int do_remove(char **a, Error *err) {
-        return network_remove_all(err);
+        _cleanup_strv_ char **notes = NULL;
+        int r = network_remove_all(getenv("BEFORE"), &notes, err);
+
+        return r < 0 ? r : print_list(notes);
 }
 
 static int do_uplink(char **a, Error *err) {
