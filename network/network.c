@@ -32,7 +32,7 @@ typedef struct KnownId {
 typedef struct Slot {
         uint16_t slot;
         Compiled *compiled; // NULL until a policy was set by this process
-        KnownId *known;     // of the rules that the kernel has; survives a restart in their comments
+        KnownId *known;     // of the rules that the kernel has; survives a restart in the comments of their marks
         size_t n_known;
         uint32_t next_id;
         uint64_t upload;
@@ -121,24 +121,31 @@ static bool hex_parse(const char *text, size_t digits, unsigned *ret) {
         return true;
 }
 
-// "IIIIDDDDDDDDDDDDDDDD" is a rule's id and digest, "NNNN" (or "10000") the next id. Anything else was not written by us.
-static int slot_recover_comment(const char *comment, void *userdata) {
+// "NNNN" (or "10000") is the next id. Anything else was not written by us.
+static int slot_recover_next(const char *comment, void *userdata) {
         Slot *slot = userdata;
         size_t n = strlen(comment);
-        KnownId *known;
         unsigned id;
 
         if ((n == 4 || n == 5) && hex_parse(comment, n, &id))
                 slot->next_id = MAX2(slot->next_id, id);
-        if (n != 4 + COMPILED_DIGEST || !hex_parse(comment, 4, &id) || strspn(comment, "0123456789abcdef") != n)
+        return 0;
+}
+
+// A live mark and the digest of its rule.
+static int slot_recover_mark(uint32_t mark, const char *digest, void *userdata) {
+        Slot *slot = userdata;
+        KnownId *known;
+
+        if (mark >> 16 != slot->slot || strlen(digest) != COMPILED_DIGEST || strspn(digest, "0123456789abcdef") != COMPILED_DIGEST)
                 return 0;
         known = reallocarray(slot->known, slot->n_known + 1, sizeof(KnownId));
         if (!known)
                 return -ENOMEM;
         slot->known = known;
-        known[slot->n_known].id = (uint16_t) id;
-        memcpy(known[slot->n_known++].digest, comment + 4, COMPILED_DIGEST + 1);
-        slot->next_id = MAX2(slot->next_id, id + 1);
+        known[slot->n_known].id = (uint16_t) mark;
+        memcpy(known[slot->n_known++].digest, digest, COMPILED_DIGEST + 1);
+        slot->next_id = MAX2(slot->next_id, (mark & 0xffff) + 1);
         return 0;
 }
 
@@ -166,9 +173,12 @@ static int network_recover(Network *network, Error *err) {
         int r = nft_chains(slot_recover, network);
 
         for (size_t i = 0; i < network->n_slots && r >= 0; i++) {
-                char chain[16];
-                (void) snprintf(chain, sizeof(chain), "i%04x_rules", network->slots[i]->slot);
-                r = nft_comments(chain, slot_recover_comment, network->slots[i]);
+                char name[16];
+                (void) snprintf(name, sizeof(name), "i%04x_rules", network->slots[i]->slot);
+                r = nft_comments(name, slot_recover_next, network->slots[i]);
+                (void) snprintf(name, sizeof(name), "i%04x_live", network->slots[i]->slot);
+                if (r >= 0 || r == -ENOENT)
+                        r = nft_marks(name, slot_recover_mark, network->slots[i]);
                 r = r == -ENOENT ? 0 : r;
         }
         return r < 0 ? error_set_errno(err, r, "reading the firewall") : 0;
@@ -440,36 +450,62 @@ int network_detach(Network *network, uint16_t number, Error *err) {
         return 0;
 }
 
-static uint16_t known_find(const KnownId *known, size_t n, const char *digest) {
+// By digest, so that a thousand rules are not compared with a thousand others.
+static int known_compare(const void *x, const void *y) {
+        const KnownId *a = x, *b = y;
+
+        return strcmp(a->digest, b->digest);
+}
+
+static const KnownId *known_find(const KnownId *known, size_t n, const char *digest) {
+        KnownId key;
+
+        memcpy(key.digest, digest, sizeof(key.digest));
+        return n ? bsearch(&key, known, n, sizeof(KnownId), known_compare) : NULL;
+}
+
+// Each digest of an allow once, sorted.
+static KnownId *digests_of(const Compiled *compiled, size_t *ret_n) {
+        KnownId *list = calloc(compiled->n ?: 1, sizeof(KnownId));
+        size_t n = 0, kept = 0;
+
+        for (size_t i = 0; list && i < compiled->n; i++)
+                if (compiled->rules[i].action == POLICY_ALLOW)
+                        memcpy(list[n++].digest, compiled->rules[i].digest, sizeof(list->digest));
+        if (n > 0)
+                qsort(list, n, sizeof(KnownId), known_compare);
         for (size_t i = 0; i < n; i++)
-                if (strcmp(known[i].digest, digest) == 0)
-                        return known[i].id;
-        return 0;
+                if (i == 0 || known_compare(&list[kept - 1], &list[i]) != 0)
+                        list[kept++] = list[i];
+        *ret_n = kept;
+        return list;
 }
 
 // Equal effect, equal id; else one that was never used since the slot began. When the numbers run out, the marks are forgotten
 // with their connections, once in 65535 changed rules.
 static int slot_assign(Slot *slot, Compiled *compiled, KnownId **ret, size_t *ret_n) {
-        _cleanup_free_ KnownId *known = calloc(compiled->n ?: 1, sizeof(KnownId));
+        size_t n;
+        _cleanup_free_ KnownId *known = digests_of(compiled, &n);
         uint32_t next = slot->next_id;
-        size_t n = 0;
 
         if (!known)
                 return -ENOMEM;
+        if (slot->n_known > 0)
+                qsort(slot->known, slot->n_known, sizeof(KnownId), known_compare);
         for (size_t i = 0; i < compiled->n; i++) {
                 CompiledRule *rule = &compiled->rules[i];
-                if (rule->action != POLICY_ALLOW)
+                KnownId *own = (KnownId *) known_find(known, n, rule->digest);
+                const KnownId *before = known_find(slot->known, slot->n_known, rule->digest);
+                if (rule->action != POLICY_ALLOW || !own)
                         continue;
-                rule->id = known_find(slot->known, slot->n_known, rule->digest);
-                if (rule->id == 0)
-                        rule->id = known_find(known, n, rule->digest);
-                if (rule->id == 0) {
+                if (own->id == 0 && before)
+                        own->id = before->id;
+                if (own->id == 0) {
                         if (next > ID_MAX)
                                 return -EOVERFLOW;
-                        rule->id = (uint16_t) next++;
+                        own->id = (uint16_t) next++;
                 }
-                known[n].id = rule->id;
-                memcpy(known[n++].digest, rule->digest, sizeof(rule->digest));
+                rule->id = own->id;
         }
         slot->next_id = next;
         *ret = TAKE_PTR(known);

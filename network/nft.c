@@ -12,6 +12,7 @@
 #include <libnftnl/chain.h>
 #include <libnftnl/object.h>
 #include <libnftnl/rule.h>
+#include <libnftnl/set.h>
 #include <libnftnl/udata.h>
 #include <nftables/libnftables.h>
 #include <string.h>
@@ -192,6 +193,46 @@ int nft_comments(const char *chain, NftCommentHandler fn, void *userdata) {
         mnl_attr_put_strz(message, NFTA_RULE_TABLE, "hostd");
         mnl_attr_put_strz(message, NFTA_RULE_CHAIN, chain);
         return netlink_talk(NETLINK_NETFILTER, message, comment_read, &visit);
+}
+
+typedef struct MarkVisit { NftMarkHandler fn; void *userdata; } MarkVisit;
+
+static int mark_visit(struct nftnl_set_elem *element, void *userdata) {
+        MarkVisit *visit = userdata;
+        const char *comment = NULL;
+        const void *data;
+        uint32_t size, mark;
+
+        data = nftnl_set_elem_get(element, NFTNL_SET_ELEM_KEY, &size);
+        if (!data || size != sizeof(mark))
+                return 0;
+        memcpy(&mark, data, sizeof(mark));
+        data = nftnl_set_elem_is_set(element, NFTNL_SET_ELEM_USERDATA) ? nftnl_set_elem_get(element, NFTNL_SET_ELEM_USERDATA, &size) : NULL;
+        if (data) // type 0 is the comment here as well
+                (void) nftnl_udata_parse(data, size, comment_find, &comment);
+        return comment ? visit->fn(mark, comment, visit->userdata) : 0;
+}
+
+static int marks_read(const struct nlmsghdr *message, void *userdata) {
+        struct nftnl_set *set = nftnl_set_alloc();
+        int r = set ? 0 : -ENOMEM;
+
+        if (set && nftnl_set_elems_nlmsg_parse(message, set) >= 0)
+                r = nftnl_set_elem_foreach(set, mark_visit, userdata);
+        if (set)
+                nftnl_set_free(set);
+        return r;
+}
+
+int nft_marks(const char *set, NftMarkHandler fn, void *userdata) {
+        char buffer[1024];
+        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETSETELEM, NFPROTO_INET);
+        MarkVisit visit = {fn, userdata};
+
+        message->nlmsg_flags |= NLM_F_DUMP;
+        mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_TABLE, "hostd");
+        mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_SET, set);
+        return netlink_talk(NETLINK_NETFILTER, message, marks_read, &visit);
 }
 
 static int generation_read(const struct nlmsghdr *message, void *userdata) {

@@ -29,6 +29,9 @@ int nft_chains(NftChainHandler fn, void *userdata);
 // Comments of the rules of one chain of `inet hostd`.
 typedef int (*NftCommentHandler)(const char *comment, void *userdata);
 int nft_comments(const char *chain, NftCommentHandler fn, void *userdata);
+// Elements of one of its sets of marks, with their comments.
+typedef int (*NftMarkHandler)(uint32_t mark, const char *comment, void *userdata);
+int nft_marks(const char *set, NftMarkHandler fn, void *userdata);
 // What the kernel calls this process in its notices (differs from getpid() in a pid namespace).
 int nft_own_pid(uint32_t *ret);
 // Forgets connections whose mark has these bits.

@@ -17,6 +17,8 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "network/group.h"
+
 #define RULE(f, chain, ...) (fprintf(f, "add rule inet hostd %s ", chain), fprintf(f, __VA_ARGS__), (void) fputc('\n', f))
 
 
@@ -255,7 +257,7 @@ void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot
         fprintf(f, "delete counter netdev hostd %s_spoof\n", t.stem);
 }
 
-// One line for each range of ports, and no anonymous set: libnftables reads every set there is before each transaction.
+// One line for each range of ports; what lines have in common is group.c's business.
 size_t ruleset_lines(const CompiledRule *rule, RuleLine *ret) {
         const uint8_t protocols[_POLICY_PROTOCOL_MAX] = {
                 [POLICY_TCP] = IPPROTO_TCP, [POLICY_UDP] = IPPROTO_UDP,
@@ -285,61 +287,106 @@ static const char *protocol_name(uint8_t protocol) {
         return protocol == IPPROTO_TCP ? "tcp" : protocol == IPPROTO_UDP ? "udp" : protocol == IPPROTO_ICMP ? "icmp" : "ipv6-icmp";
 }
 
-static void policy_match(FILE *f, uint16_t slot, const RuleLine *line) {
+// `key`: the address, and the port if it is in the key, are looked up behind this and not compared here.
+static void policy_match(FILE *f, uint16_t slot, const RuleLine *line, const Group *key) {
         const CompiledRule *rule = line->rule;
         bool four = rule->to.family == AF_INET;
-        const char *key = four ? "ip" : "ip6";
+        const char *ip = four ? "ip" : "ip6";
         char cidr[CIDR_TEXT_MAX];
 
         fprintf(f, "add rule inet hostd i%04x_rules meta nfproto ipv%d", slot, four ? 4 : 6);
-        if (rule->to.prefix > 0)
-                fprintf(f, " ct original %s daddr %s", key, cidr_format(&rule->to, cidr, sizeof(cidr)));
+        if (rule->to.prefix > 0 && !key)
+                fprintf(f, " ct original %s daddr %s", ip, cidr_format(&rule->to, cidr, sizeof(cidr)));
         if (rule->spare_denied)
-                fprintf(f, " ct original %s daddr != @deny%d", key, four ? 4 : 6);
+                fprintf(f, " ct original %s daddr != @deny%d", ip, four ? 4 : 6);
         if (line->protocol)
                 fprintf(f, " meta l4proto %s%s", line->protocol_not ? "!= " : "", protocol_name(line->protocol));
-        if (line->ports.first)
+        if (line->ports.first && !(key && key->port_in_key)) {
                 fprintf(f, " ct original proto-dst %u", line->ports.first);
-        if (line->ports.last != line->ports.first)
-                fprintf(f, "-%u", line->ports.last);
+                if (line->ports.last != line->ports.first)
+                        fprintf(f, "-%u", line->ports.last);
+        }
         if (line->port_not_smtp)
                 fprintf(f, " ct original proto-dst != %d", SMTP_PORT);
 }
 
 static void policy_verdict(FILE *f, uint16_t slot, const CompiledRule *rule) {
         if (rule->action == POLICY_ALLOW)
-                fprintf(f, " ct mark set 0x%04x%04x accept comment \"%04x%s\"\n", slot, rule->id, rule->id, rule->digest);
+                fprintf(f, " ct mark set 0x%04x%04x accept\n", slot, rule->id);
         else
                 fprintf(f, " goto i%04x_deny\n", slot);
 }
 
-static void policy_rule(FILE *f, uint16_t slot, const CompiledRule *rule) {
-        RuleLine lines[RULE_LINES_MAX];
-        size_t n = ruleset_lines(rule, lines);
+static void policy_key(FILE *f, const Group *group) {
+        const Cidr *to = &group->lines[0].rule->to;
+        bool four = to->family == AF_INET;
+        char address[INET6_ADDRSTRLEN];
+        unsigned char bits[16] = {0};
 
-        for (size_t i = 0; i < n; i++) {
-                policy_match(f, slot, &lines[i]);
-                policy_verdict(f, slot, rule);
+        fprintf(f, "ct original %s daddr", four ? "ip" : "ip6");
+        for (unsigned i = 0; i < to->prefix; i++)
+                bits[i / 8] |= (unsigned char) (0x80 >> i % 8);
+        if (to->prefix < (four ? 32 : 128))
+                fprintf(f, " & %s", inet_ntop(to->family, bits, address, sizeof(address)));
+        if (group->port_in_key)
+                fputs(" . ct original proto-dst", f);
+}
+
+static void policy_map(FILE *f, uint16_t slot, const Group *group) {
+        bool allow = group->lines[0].rule->action == POLICY_ALLOW;
+
+        policy_match(f, slot, &group->lines[0], group);
+        fputs(allow ? " ct mark set " : " ", f);
+        policy_key(f, group);
+        fputs(allow ? " map { " : " { ", f);
+        for (size_t i = 0; i < group->n; i++) {
+                const RuleLine *line = &group->lines[i];
+                char address[INET6_ADDRSTRLEN];
+                fprintf(f, "%s%s", i ? ", " : "", inet_ntop(line->rule->to.family, line->rule->to.bytes, address, sizeof(address)));
+                if (group->port_in_key)
+                        fprintf(f, " . %u", line->ports.first);
+                if (allow)
+                        fprintf(f, " : 0x%04x%04x", slot, line->rule->id);
+        }
+        if (allow)
+                fputs(" } accept\n", f);
+        else
+                fprintf(f, " } goto i%04x_deny\n", slot);
+}
+
+static void policy_group(FILE *f, uint16_t slot, const Group *group) {
+        if (group->mapped) {
+                policy_map(f, slot, group);
+                return;
+        }
+        for (size_t i = 0; i < group->n; i++) {
+                policy_match(f, slot, &group->lines[i], NULL);
+                policy_verdict(f, slot, group->lines[i].rule);
         }
 }
 
-void ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t next_id) {
+int ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t next_id) {
+        _cleanup_(groups_done) Groups groups = {0};
         const char *separator = "";
+        int r = groups_new(compiled, &groups);
 
+        if (r < 0)
+                return r;
         fprintf(f, "flush chain inet hostd i%04x_rules\nflush set inet hostd i%04x_live\n", slot, slot);
-        for (size_t i = 0; i < compiled->n; i++)
-                policy_rule(f, slot, &compiled->rules[i]);
+        for (size_t i = 0; i < groups.n; i++)
+                policy_group(f, slot, &groups.groups[i]);
         // Matches nothing that matters and decides nothing: it is where the kernel keeps the next id for the next hostd.
         fprintf(f, "add rule inet hostd i%04x_rules ct mark 0 comment \"%04x\"\n", slot, next_id);
         for (size_t i = 0; i < compiled->n; i++)
                 if (compiled->rules[i].action == POLICY_ALLOW) {
                         if (!*separator)
                                 fprintf(f, "add element inet hostd i%04x_live { ", slot);
-                        fprintf(f, "%s0x%04x%04x", separator, slot, compiled->rules[i].id);
+                        fprintf(f, "%s0x%04x%04x comment \"%s\"", separator, slot, compiled->rules[i].id, compiled->rules[i].digest);
                         separator = ", ";
                 }
         if (*separator)
                 fprintf(f, " }\n");
+        return 0;
 }
 
 // Policing, not shaping. Redirecting a veth's ingress to an IFB would shape, but the packet that comes back from the IFB skips the

@@ -34,7 +34,7 @@ typedef struct RuleLine {
 size_t ruleset_lines(const CompiledRule *rule, RuleLine *ret);
 
 // What transact_policy() does, as text, for tests and readers: replaces the rules and the live set. Ids must have been assigned; `next_id` is kept for the next hostd.
-void ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t next_id);
+int ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t next_id);
 void ruleset_upload(FILE *f, uint16_t slot, uint64_t bytes_per_second);
 // Removes both tables, present or not.
 void ruleset_remove(FILE *f);

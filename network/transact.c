@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Transact: the one transaction that must be fast. libnftables reads every set, chain and object of the host and the elements of
-// interval sets before each command; a policy of 100 rules took 10 to 30 ms with that, these messages take one or two.
+// interval sets before each command; a policy of 100 rules took 10 to 30 ms with that, these messages take less than one.
 //
 // The rules are what nft makes of the text of ruleset_policy(), byte for byte, so that `nft list` shows them alike; the
 // integration test compares both. The socket stays open, because the kernel waits for earlier removals when one is closed.
@@ -13,8 +13,8 @@
 #include <linux/netfilter/nfnetlink.h>
 #include <string.h>
 
+#include "network/group.h"
 #include "network/netlink.h"
-#include "network/ruleset.h"
 
 typedef struct Batch {
         char *buffer;
@@ -23,20 +23,36 @@ typedef struct Batch {
         struct nlmsghdr *message; // the one being written
         char rules[16], live[16], deny[16];
         uint16_t slot;
+        uint32_t sets; // anonymous ones so far: their ids within the batch
 } Batch;
 
-enum { MESSAGE_MAX = 1536 }; // the longest rule has some 900 bytes, a chunk of elements less
+enum {
+        MESSAGE_MAX = 1536, // the longest rule has some 900 bytes
+        CHUNK = 512,        // elements in one message; an attribute holds 64 KiB
+        ELEMENT_MAX = 64,   // bytes of one
+};
+
+// Room for a message with `more` bytes besides what each may have.
+static int batch_reserve(Batch *batch, size_t more) {
+        size_t wanted = batch->used + 2 * MESSAGE_MAX + more;
+        char *buffer;
+
+        if (wanted <= batch->size)
+                return 0;
+        wanted += batch->size + 16 * MESSAGE_MAX;
+        buffer = realloc(batch->buffer, wanted);
+        if (!buffer)
+                return -ENOMEM;
+        batch->buffer = buffer;
+        batch->size = wanted;
+        return 0;
+}
 
 static int batch_begin(Batch *batch, unsigned type, unsigned flags) {
         struct nfgenmsg *generic;
 
-        if (batch->size - batch->used < 2 * MESSAGE_MAX) {
-                char *buffer = realloc(batch->buffer, batch->size * 2 + 16 * MESSAGE_MAX);
-                if (!buffer)
-                        return -ENOMEM;
-                batch->buffer = buffer;
-                batch->size = batch->size * 2 + 16 * MESSAGE_MAX;
-        }
+        if (batch_reserve(batch, 0) < 0)
+                return -ENOMEM;
         batch->message = mnl_nlmsg_put_header(batch->buffer + batch->used);
         batch->message->nlmsg_type = (uint16_t) type;
         batch->message->nlmsg_flags = (uint16_t) (NLM_F_REQUEST | flags);
@@ -96,13 +112,17 @@ static void load_meta(struct nlmsghdr *message, uint32_t key) {
         expression_end(message, e);
 }
 
-static void load_original(struct nlmsghdr *message, uint32_t key) {
+static void load_original_to(struct nlmsghdr *message, uint32_t key, uint32_t to) {
         Expression e = expression_begin(message, "ct");
 
         put_u32(message, NFTA_CT_KEY, key);
-        put_u32(message, NFTA_CT_DREG, NFT_REG_1);
+        put_u32(message, NFTA_CT_DREG, to);
         mnl_attr_put_u8(message, NFTA_CT_DIRECTION, IP_CT_DIR_ORIGINAL);
         expression_end(message, e);
+}
+
+static void load_original(struct nlmsghdr *message, uint32_t key) {
+        load_original_to(message, key, NFT_REG_1);
 }
 
 static void compare(struct nlmsghdr *message, uint32_t operation, const void *data, size_t size) {
@@ -135,30 +155,37 @@ static void mask(struct nlmsghdr *message, unsigned prefix, size_t size) {
         expression_end(message, e);
 }
 
-static void match_address(struct nlmsghdr *message, const CompiledRule *rule) {
-        bool four = rule->to.family == AF_INET;
-        size_t size = four ? 4 : 16;
-        unsigned prefix = rule->to.prefix;
-
-        if (prefix > 0) {
-                load_original(message, four ? NFT_CT_DST_IP : NFT_CT_DST_IP6);
-                if (prefix % 8 != 0)
-                        mask(message, prefix, size);
-                compare(message, NFT_CMP_EQ, rule->to.bytes, prefix % 8 ? size : prefix / 8);
-        }
-        if (rule->spare_denied) {
-                Expression e;
-                load_original(message, four ? NFT_CT_DST_IP : NFT_CT_DST_IP6);
-                e = expression_begin(message, "lookup");
-                mnl_attr_put_strz(message, NFTA_LOOKUP_SET, four ? "deny4" : "deny6");
-                put_u32(message, NFTA_LOOKUP_SREG, NFT_REG_1);
-                put_u32(message, NFTA_LOOKUP_FLAGS, NFT_LOOKUP_F_INV);
-                expression_end(message, e);
-        }
+static void load_address(struct nlmsghdr *message, const Cidr *to) {
+        load_original(message, to->family == AF_INET ? NFT_CT_DST_IP : NFT_CT_DST_IP6);
 }
 
-static void match_ports(struct nlmsghdr *message, const RuleLine *line) {
-        if (line->ports.first) {
+static void match_address(struct nlmsghdr *message, const CompiledRule *rule) {
+        size_t size = rule->to.family == AF_INET ? 4 : 16;
+        unsigned prefix = rule->to.prefix;
+
+        if (prefix == 0)
+                return;
+        load_address(message, &rule->to);
+        if (prefix % 8 != 0)
+                mask(message, prefix, size);
+        compare(message, NFT_CMP_EQ, rule->to.bytes, prefix % 8 ? size : prefix / 8);
+}
+
+static void match_not_denied(struct nlmsghdr *message, const CompiledRule *rule) {
+        Expression e;
+
+        if (!rule->spare_denied)
+                return;
+        load_address(message, &rule->to);
+        e = expression_begin(message, "lookup");
+        mnl_attr_put_strz(message, NFTA_LOOKUP_SET, rule->to.family == AF_INET ? "deny4" : "deny6");
+        put_u32(message, NFTA_LOOKUP_SREG, NFT_REG_1);
+        put_u32(message, NFTA_LOOKUP_FLAGS, NFT_LOOKUP_F_INV);
+        expression_end(message, e);
+}
+
+static void match_ports(struct nlmsghdr *message, const RuleLine *line, bool in_key) {
+        if (line->ports.first && !in_key) {
                 load_original(message, NFT_CT_PROTO_DST);
                 if (line->ports.first == line->ports.last) {
                         compare_port(message, NFT_CMP_EQ, line->ports.first);
@@ -173,13 +200,17 @@ static void match_ports(struct nlmsghdr *message, const RuleLine *line) {
         }
 }
 
-static void set_mark(struct nlmsghdr *message, uint32_t mark) {
+static void load_mark(struct nlmsghdr *message, uint32_t mark) {
         Expression e = expression_begin(message, "immediate");
 
         put_u32(message, NFTA_IMMEDIATE_DREG, NFT_REG_1);
         put_value(message, NFTA_IMMEDIATE_DATA, &mark, sizeof(mark)); // host order, as the kernel keeps marks
         expression_end(message, e);
-        e = expression_begin(message, "ct");
+}
+
+static void set_mark(struct nlmsghdr *message) {
+        Expression e = expression_begin(message, "ct");
+
         put_u32(message, NFTA_CT_KEY, NFT_CT_MARK);
         put_u32(message, NFTA_CT_SREG, NFT_REG_1);
         expression_end(message, e);
@@ -200,17 +231,17 @@ static void verdict(struct nlmsghdr *message, int32_t code, const char *chain) {
         expression_end(message, e);
 }
 
-// In nft's own layout: type, length, string with its NUL.
-static void put_comment(struct nlmsghdr *message, const char *comment) {
+// In nft's own layout, of rules and of elements: type, length, string with its NUL.
+static void put_comment(struct nlmsghdr *message, uint16_t attribute, const char *comment) {
         unsigned char data[64];
         size_t size = strlen(comment) + 1;
 
         if (size > sizeof(data) - 2)
-                return; // cannot be: comments are at most 20 hex digits
+                return; // cannot be: comments are at most 16 hex digits
         data[0] = 0;
         data[1] = (unsigned char) size;
         memcpy(data + 2, comment, size);
-        mnl_attr_put(message, NFTA_RULE_USERDATA, size + 2, data);
+        mnl_attr_put(message, attribute, size + 2, data);
 }
 
 static int rule_begin(Batch *batch, struct nlattr **ret) {
@@ -224,35 +255,187 @@ static int rule_begin(Batch *batch, struct nlattr **ret) {
         return 0;
 }
 
+static uint32_t mark_of(const Batch *batch, const CompiledRule *rule) {
+        return (uint32_t) batch->slot << 16 | rule->id;
+}
+
+// All that decides whether the rule is about a packet but what a group looks up.
+static void match_line(Batch *batch, const RuleLine *line, const Group *key) {
+        uint8_t family = line->rule->to.family == AF_INET ? NFPROTO_IPV4 : NFPROTO_IPV6;
+
+        load_meta(batch->message, NFT_META_NFPROTO);
+        compare(batch->message, NFT_CMP_EQ, &family, sizeof(family));
+        if (!key)
+                match_address(batch->message, line->rule);
+        match_not_denied(batch->message, line->rule);
+        if (line->protocol) {
+                load_meta(batch->message, NFT_META_L4PROTO);
+                compare(batch->message, line->protocol_not ? NFT_CMP_NEQ : NFT_CMP_EQ, &line->protocol, sizeof(line->protocol));
+        }
+        match_ports(batch->message, line, key && key->port_in_key);
+}
+
+static void verdict_of(Batch *batch, const CompiledRule *rule) {
+        if (rule->action == POLICY_ALLOW) {
+                set_mark(batch->message);
+                verdict(batch->message, NF_ACCEPT, NULL);
+        } else {
+                verdict(batch->message, NFT_GOTO, batch->deny);
+        }
+}
+
 static int batch_line(Batch *batch, const RuleLine *line) {
-        const CompiledRule *rule = line->rule;
-        uint8_t family = rule->to.family == AF_INET ? NFPROTO_IPV4 : NFPROTO_IPV6;
-        char comment[32];
         struct nlattr *list;
         int r = rule_begin(batch, &list);
 
         if (r < 0)
                 return r;
-        load_meta(batch->message, NFT_META_NFPROTO);
-        compare(batch->message, NFT_CMP_EQ, &family, sizeof(family));
-        match_address(batch->message, rule);
-        if (line->protocol) {
-                load_meta(batch->message, NFT_META_L4PROTO);
-                compare(batch->message, line->protocol_not ? NFT_CMP_NEQ : NFT_CMP_EQ, &line->protocol, sizeof(line->protocol));
-        }
-        match_ports(batch->message, line);
-        if (rule->action == POLICY_ALLOW) {
-                set_mark(batch->message, (uint32_t) batch->slot << 16 | rule->id);
-                verdict(batch->message, NF_ACCEPT, NULL);
-        } else {
-                verdict(batch->message, NFT_GOTO, batch->deny);
-        }
+        match_line(batch, line, NULL);
+        if (line->rule->action == POLICY_ALLOW)
+                load_mark(batch->message, mark_of(batch, line->rule));
+        verdict_of(batch, line->rule);
         mnl_attr_nest_end(batch->message, list);
-        (void) snprintf(comment, sizeof(comment), "%04x%s", rule->id, rule->digest);
-        if (rule->action == POLICY_ALLOW)
-                put_comment(batch->message, comment);
         batch_end(batch);
         return 0;
+}
+
+// ---- groups: an anonymous set or map, which goes with its rule
+
+enum { TYPE_IPV4 = 7, TYPE_IPV6 = 8, TYPE_SERVICE = 13, TYPE_MARK = 19, TYPE_BITS = 6 }; // nft's own numbers: the kernel keeps them for listings
+
+static const char *set_name(const Group *group) {
+        return group->lines[0].rule->action == POLICY_ALLOW ? "__map%d" : "__set%d";
+}
+
+static size_t key_size(const Group *group) {
+        return (group->lines[0].rule->to.family == AF_INET ? 4 : 16) + (group->port_in_key ? 4 : 0); // fields of whole registers
+}
+
+static int batch_set(Batch *batch, const Group *group) {
+        bool allow = group->lines[0].rule->action == POLICY_ALLOW;
+        uint32_t type = group->lines[0].rule->to.family == AF_INET ? TYPE_IPV4 : TYPE_IPV6;
+        // For listings, in nft's own layout: the data are of the host's byte order, else marks would be shown backwards.
+        unsigned char byte_order[6] = {1, sizeof(uint32_t)};
+        const uint32_t host = 1;
+        struct nlattr *description;
+        struct nlmsghdr *m;
+        int r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWSET, NLM_F_CREATE);
+
+        if (r < 0)
+                return r;
+        m = batch->message;
+        mnl_attr_put_strz(m, NFTA_SET_TABLE, "hostd");
+        mnl_attr_put_strz(m, NFTA_SET_NAME, set_name(group));
+        put_u32(m, NFTA_SET_FLAGS, NFT_SET_ANONYMOUS | NFT_SET_CONSTANT | (allow ? NFT_SET_MAP : 0));
+        put_u32(m, NFTA_SET_KEY_TYPE, group->port_in_key ? type << TYPE_BITS | TYPE_SERVICE : type);
+        put_u32(m, NFTA_SET_KEY_LEN, (uint32_t) key_size(group));
+        if (allow) {
+                put_u32(m, NFTA_SET_DATA_TYPE, TYPE_MARK);
+                put_u32(m, NFTA_SET_DATA_LEN, sizeof(uint32_t));
+        }
+        put_u32(m, NFTA_SET_ID, ++batch->sets);
+        description = mnl_attr_nest_start(m, NFTA_SET_DESC);
+        put_u32(m, NFTA_SET_DESC_SIZE, (uint32_t) group->n); // known: a plain hash of that size
+        mnl_attr_nest_end(m, description);
+        memcpy(byte_order + 2, &host, sizeof(host));
+        if (allow)
+                mnl_attr_put(m, NFTA_SET_USERDATA, sizeof(byte_order), byte_order);
+        batch_end(batch);
+        return 0;
+}
+
+static void put_key(Batch *batch, const Group *group, const RuleLine *line) {
+        unsigned char key[20] = {0};
+        size_t size = key_size(group);
+        uint16_t port = htons(line->ports.first);
+
+        memcpy(key, line->rule->to.bytes, line->rule->to.family == AF_INET ? 4 : 16);
+        if (group->port_in_key)
+                memcpy(key + size - 4, &port, sizeof(port));
+        put_value(batch->message, NFTA_SET_ELEM_KEY, key, size);
+}
+
+static int elements_begin(Batch *batch, const char *set, size_t n, struct nlattr **ret) {
+        int r = batch_reserve(batch, n * ELEMENT_MAX);
+
+        if (r >= 0)
+                r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWSETELEM, NLM_F_CREATE);
+        if (r < 0)
+                return r;
+        mnl_attr_put_strz(batch->message, NFTA_SET_ELEM_LIST_TABLE, "hostd");
+        mnl_attr_put_strz(batch->message, NFTA_SET_ELEM_LIST_SET, set);
+        if (strchr(set, '%'))
+                put_u32(batch->message, NFTA_SET_ELEM_LIST_SET_ID, batch->sets);
+        *ret = mnl_attr_nest_start(batch->message, NFTA_SET_ELEM_LIST_ELEMENTS);
+        return 0;
+}
+
+static int batch_group_elements(Batch *batch, const Group *group, size_t from) {
+        size_t n = MIN2(group->n - from, (size_t) CHUNK);
+        struct nlattr *list, *element;
+        int r = elements_begin(batch, set_name(group), n, &list);
+
+        if (r < 0)
+                return r;
+        for (size_t i = from; i < from + n; i++) {
+                const CompiledRule *rule = group->lines[i].rule;
+                uint32_t mark = mark_of(batch, rule);
+                element = mnl_attr_nest_start(batch->message, NFTA_LIST_ELEM);
+                put_key(batch, group, &group->lines[i]);
+                if (rule->action == POLICY_ALLOW)
+                        put_value(batch->message, NFTA_SET_ELEM_DATA, &mark, sizeof(mark));
+                mnl_attr_nest_end(batch->message, element);
+        }
+        mnl_attr_nest_end(batch->message, list);
+        batch_end(batch);
+        return 0;
+}
+
+static void look_up(Batch *batch, const Group *group) {
+        const Cidr *to = &group->lines[0].rule->to;
+        bool four = to->family == AF_INET;
+        Expression e;
+
+        load_address(batch->message, to);
+        if (to->prefix < (four ? 32 : 128))
+                mask(batch->message, to->prefix, four ? 4 : 16);
+        if (group->port_in_key) // into the register behind the address
+                load_original_to(batch->message, NFT_CT_PROTO_DST, four ? NFT_REG32_01 : NFT_REG_2);
+        e = expression_begin(batch->message, "lookup");
+        mnl_attr_put_strz(batch->message, NFTA_LOOKUP_SET, set_name(group));
+        put_u32(batch->message, NFTA_LOOKUP_SREG, NFT_REG_1);
+        if (group->lines[0].rule->action == POLICY_ALLOW)
+                put_u32(batch->message, NFTA_LOOKUP_DREG, NFT_REG_1);
+        put_u32(batch->message, NFTA_LOOKUP_SET_ID, batch->sets);
+        expression_end(batch->message, e);
+}
+
+static int batch_map(Batch *batch, const Group *group) {
+        struct nlattr *list;
+        int r = batch_set(batch, group);
+
+        for (size_t at = 0; at < group->n && r >= 0; at += CHUNK)
+                r = batch_group_elements(batch, group, at);
+        if (r >= 0)
+                r = rule_begin(batch, &list);
+        if (r < 0)
+                return r;
+        match_line(batch, &group->lines[0], group);
+        look_up(batch, group);
+        verdict_of(batch, group->lines[0].rule);
+        mnl_attr_nest_end(batch->message, list);
+        batch_end(batch);
+        return 0;
+}
+
+static int batch_group(Batch *batch, const Group *group) {
+        int r = 0;
+
+        if (group->mapped)
+                return batch_map(batch, group);
+        for (size_t i = 0; i < group->n && r >= 0; i++)
+                r = batch_line(batch, &group->lines[i]);
+        return r;
 }
 
 static int batch_flush_set(Batch *batch, const char *set) {
@@ -277,23 +460,22 @@ static int batch_flush(Batch *batch) {
         return batch_flush_set(batch, batch->live);
 }
 
-// Elements of up to 24 rules, from *at on.
-static int batch_elements(Batch *batch, const Compiled *compiled, size_t *at) {
+// The marks of up to CHUNK rules, from *at on, each with its rule's digest for the next hostd.
+static int batch_live(Batch *batch, const Compiled *compiled, size_t *at) {
         struct nlattr *list;
-        int r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWSETELEM, NLM_F_CREATE);
+        int r = elements_begin(batch, batch->live, CHUNK, &list);
 
         if (r < 0)
                 return r;
-        mnl_attr_put_strz(batch->message, NFTA_SET_ELEM_LIST_TABLE, "hostd");
-        mnl_attr_put_strz(batch->message, NFTA_SET_ELEM_LIST_SET, batch->live);
-        list = mnl_attr_nest_start(batch->message, NFTA_SET_ELEM_LIST_ELEMENTS);
-        for (unsigned n = 0; n < 24 && *at < compiled->n; (*at)++) {
-                uint32_t mark = (uint32_t) batch->slot << 16 | compiled->rules[*at].id;
+        for (unsigned n = 0; n < CHUNK && *at < compiled->n; (*at)++) {
+                const CompiledRule *rule = &compiled->rules[*at];
+                uint32_t mark = mark_of(batch, rule);
                 struct nlattr *element;
-                if (compiled->rules[*at].action != POLICY_ALLOW)
+                if (rule->action != POLICY_ALLOW)
                         continue;
                 element = mnl_attr_nest_start(batch->message, NFTA_LIST_ELEM);
                 put_value(batch->message, NFTA_SET_ELEM_KEY, &mark, sizeof(mark));
+                put_comment(batch->message, NFTA_SET_ELEM_USERDATA, rule->digest);
                 mnl_attr_nest_end(batch->message, element);
                 n++;
         }
@@ -318,22 +500,21 @@ static int batch_next_id(Batch *batch, uint32_t next_id) {
         compare(batch->message, NFT_CMP_EQ, &zero, sizeof(zero));
         mnl_attr_nest_end(batch->message, list);
         (void) snprintf(comment, sizeof(comment), "%04x", next_id);
-        put_comment(batch->message, comment);
+        put_comment(batch->message, NFTA_RULE_USERDATA, comment);
         batch_end(batch);
         return 0;
 }
 
 static int batch_policy(Batch *batch, const Compiled *compiled, uint32_t next_id) {
-        int r = batch_flush(batch);
+        _cleanup_(groups_done) Groups groups = {0};
+        int r = groups_new(compiled, &groups);
 
-        for (size_t i = 0; i < compiled->n && r >= 0; i++) {
-                RuleLine lines[RULE_LINES_MAX];
-                size_t n = ruleset_lines(&compiled->rules[i], lines);
-                for (size_t k = 0; k < n && r >= 0; k++)
-                        r = batch_line(batch, &lines[k]);
-        }
+        if (r >= 0)
+                r = batch_flush(batch);
+        for (size_t i = 0; i < groups.n && r >= 0; i++)
+                r = batch_group(batch, &groups.groups[i]);
         for (size_t at = 0; at < compiled->n && r >= 0;)
-                r = batch_elements(batch, compiled, &at);
+                r = batch_live(batch, compiled, &at);
         return r < 0 ? r : batch_next_id(batch, next_id);
 }
 

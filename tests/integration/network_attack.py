@@ -3,7 +3,7 @@
 
 host = the namespace this program starts in; net = the internet; c1, c2 = instances. Run by network.sh, never directly.
 """
-import ctypes, os, random, re, socket, struct, subprocess, sys, threading, time
+import ctypes, difflib, os, random, re, socket, struct, subprocess, sys, threading, time
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 HOST = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -467,17 +467,40 @@ def test_explain_sample(d):
                 if got != ("open" if want else "reset"):
                     wrong.append((line, address, port, want, got))
     check(not wrong, "108 random connections do what policy_explain says %s" % wrong[:2])
+    wrong, maps = [], 0
+    for _ in range(12):  # long ones, so that what they have in common becomes maps
+        rules = []
+        for _ in range(rng.randint(20, 60)):
+            network = rng.choice(("93.1.1.%d/32" % rng.randint(1, 3), "93.1.2.%d/32" % rng.randint(1, 20), "93.1.%d.0/24" % rng.randint(1, 3), "93.1.1.%d/32" % rng.randint(100, 200)))
+            rules.append("@".join(("deny" if rng.randint(1, 20) == 1 else "allow", network, "tcp", rng.choice(("80", "81", "443", "80,443", "9000")))))
+        line = " ".join(rules)
+        d.ok("policy 1 " + line)
+        maps += run("nft", "list", "chain", "inet", "hostd", "i0001_rules").stdout.count(" map {")
+        for address in ("93.1.1.1", "93.1.2.1"):
+            for port in rng.sample((80, 81, 443, 9000), 3):
+                want = "allow" in d.ok("explain %s tcp %d %s" % (address, port, line))
+                got = tcp("c1", address, port)[0]
+                if got != ("open" if want else "reset"):
+                    wrong.append((line, address, port, want, got))
+    check(not wrong and maps > 12, "72 random connections under long policies with %d maps, too %s" % (maps, wrong[:2]))
 
 
 def test_same(d):
     """The messages of transact.c and the text of ruleset.c are the same rules."""
     rules = "allow@0.0.0.0/0@any@- deny@93.1.2.0/23@udp@53,1000-2000 allow@10.1.0.0/17@tcp@25,20-30 allow@::/0@tcp@1-1024 allow@2a00::/13@icmp@- deny@2a00::/16@icmp@- allow@1.2.3.4/32@udp@-"
+    many = ["allow@10.2.%d.%d/32@tcp@%s" % (i % 7, i, ports) for i, ports in enumerate(["80", "443", "80,443", "1000-2000"] * 10)]
+    many += ["allow@10.%d.0.0/17@any@-" % i for i in range(30, 40)] + ["deny@10.%d.0.0/15@udp@53" % i for i in range(40, 60, 2)]
+    many += ["allow@2a00::%x/128@udp@%d" % (i, 53 + i) for i in range(20)] + ["allow@2a00:%x::/30@tcp@25" % (4 * i) for i in range(1, 20)]
+    rules += " " + " ".join(many)
     show = lambda: run("nft", "list", "chain", "inet", "hostd", "i0009_rules").stdout + run("nft", "list", "set", "inet", "hostd", "i0009_live").stdout
     d.ok("attach 9")
     d.ok("policy 9 " + rules)
     first = show()
     d.ok("text 9 " + rules)
-    check(first == show() and first.count("comment") == 7, "messages and text make the same rules")
+    second = show()
+    if first != second:
+        print("\n".join(difflib.unified_diff(first.split("\n"), second.split("\n"), lineterm="")))
+    check(first == second and first.count("comment") == 6 + 40 + 10 + 20 + 19 and first.count(" map {") >= 5, "messages and text make the same rules")
     d.ok("detach 9")
     listed = run("nft", "list", "set", "inet", "hostd", "deny4").stdout + run("nft", "list", "set", "inet", "hostd", "deny6").stdout
     check(listed.count("/") == 28 and "10.0.0.0/8" in listed and "fc00::/7" in listed, "the denied ranges are as the table has them")

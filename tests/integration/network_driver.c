@@ -94,7 +94,7 @@ static int do_text(char **a, Error *err) {
                 if (compiled->rules[i].action == POLICY_ALLOW)
                         compiled->rules[i].id = ++id;
         if (r >= 0)
-                ruleset_policy(f, (uint16_t) number(a[1]), compiled, id + 1);
+                r = ruleset_policy(f, (uint16_t) number(a[1]), compiled, id + 1);
         (void) fclose(f);
         return r < 0 ? r : nft_apply(text, "text", err);
 }

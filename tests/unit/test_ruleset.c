@@ -97,13 +97,13 @@ static void test_policy_golden(void **state) {
                 "flush set inet hostd i0001_live\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv4 ct original ip daddr 93.1.2.0/24 goto i0001_deny\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv4 ct original ip daddr != @deny4 meta l4proto tcp ct original proto-dst != 25 "
-                "ct mark set 0x00010001 accept comment \"0001DIGEST\"\n"
+                "ct mark set 0x00010001 accept\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv4 ct original ip daddr != @deny4 meta l4proto != tcp "
-                "ct mark set 0x00010001 accept comment \"0001DIGEST\"\n"
+                "ct mark set 0x00010001 accept\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv6 ct original ip6 daddr 2a00::/16 meta l4proto tcp ct original proto-dst 80-90 "
-                "ct mark set 0x00010002 accept comment \"0002DIGEST\"\n"
+                "ct mark set 0x00010002 accept\n"
                 "add rule inet hostd i0001_rules ct mark 0 comment \"0003\"\n"
-                "add element inet hostd i0001_live { 0x00010001, 0x00010002 }\n";
+                "add element inet hostd i0001_live { 0x00010001 comment \"DIGEST\", 0x00010002 comment \"DIGEST\" }\n";
         PolicyRule rules[] = {
                 {.action = POLICY_DENY, .to = (char *) "93.1.2.0/24"},
                 {.action = POLICY_ALLOW, .to = (char *) "0.0.0.0/0", .comment = (char *) "\"; } flush ruleset"},
@@ -120,14 +120,40 @@ static void test_policy_golden(void **state) {
         compiled->rules[2].id = 2;
         for (size_t i = 0; i < compiled->n; i++)
                 memcpy(compiled->rules[i].digest, "DIGEST", sizeof("DIGEST"));
-        ruleset_policy(f, 1, compiled, 3);
+        assert_int_equal(ruleset_policy(f, 1, compiled, 3), 0);
         (void) fclose(f);
         assert_string_equal(text, golden);
 }
 
+// Eight rules that differ by address and port are one, with a map from these to their marks.
+static void test_policy_map(void **state) {
+        static const char map[] = "meta nfproto ipv4 meta l4proto tcp ct mark set ct original ip daddr . ct original proto-dst map { 1.2.3.0 . 80 : 0x00010001, "
+                                  "1.2.3.1 . 81 : 0x00010002, ";
+        PolicyRule rules[8];
+        Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)}, *list = &policy;
+        _cleanup_(compiled_freep) Compiled *compiled = NULL;
+        _cleanup_free_ char *text = NULL;
+        char to[8][16], ports[8][8];
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+
+        for (int i = 0; i < 8; i++) {
+                snprintf(to[i], sizeof(to[i]), "1.2.3.%d/32", i);
+                snprintf(ports[i], sizeof(ports[i]), "%d", 80 + i);
+                rules[i] = (PolicyRule) {.action = POLICY_ALLOW, .to = to[i], .protocol = POLICY_TCP, .ports = ports[i]};
+        }
+        assert_int_equal(compiled_new(&list, 1, &compiled, NULL), 0);
+        for (size_t i = 0; i < compiled->n; i++)
+                compiled->rules[i].id = (uint16_t) (i + 1);
+        assert_int_equal(ruleset_policy(f, 1, compiled, 9), 0);
+        (void) fclose(f);
+        assert_non_null(strstr(text, map));
+        assert_non_null(strstr(text, ", 1.2.3.7 . 87 : 0x00010008 } accept\n"));
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_address), cmocka_unit_test(test_slot_order), cmocka_unit_test(test_base_order), cmocka_unit_test(test_policy_golden),
+                cmocka_unit_test(test_address), cmocka_unit_test(test_slot_order), cmocka_unit_test(test_base_order), cmocka_unit_test(test_policy_golden), cmocka_unit_test(test_policy_map),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
