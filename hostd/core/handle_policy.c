@@ -106,16 +106,12 @@ static int policy_of_request(Request *request, Policy **ret, Error *err) {
 
 static int write_policy(Request *request, const char *text, Error *err) {
         _cleanup_free_ char *path = NULL;
-        Manager *m = request->manager;
-        int r = manager_reload(m, true, NULL, err);
 
-        if (r < 0)
-                return r;
         if (asprintf(&path, "policies.d/%s.conf", request_string(request, "policy")) < 0) {
                 path = NULL;
                 return error_set_errno(err, ENOMEM, "cannot write the policy");
         }
-        return manager_write(m, path, text, err);
+        return manager_write(request->manager, path, text, err);
 }
 
 void handle_policy_set(Request *request) {

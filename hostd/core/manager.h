@@ -75,7 +75,8 @@ bool manager_is_unmanaged(const Manager *manager, const char *name);
 // Loads the files again; an invalid one is refused and the old state stays in force. `ret_changes` (may be NULL) gets the
 // readable difference; with dry_run nothing else happens.
 int manager_reload(Manager *manager, bool dry_run, char ***ret_changes, Error *err);
-// Writes (or, with `text` NULL, removes) one file and brings the whole set into force. What is refused is put back as it was.
+// Writes (or, with `text` NULL, removes) one file and brings the whole set into force; a set that is refused is not written. On disk
+// when this returns.
 int manager_write(Manager *manager, const char *path, const char *text, Error *err);
 // Runs the planner soon, from the loop.
 void manager_replan(Manager *manager);

@@ -89,9 +89,9 @@ static void swap_in(Manager *m, Desired *fresh) {
         (void) desired_free(old);
 }
 
-static int load_checked(Manager *m, Desired **ret, Error *err) {
+static int load_checked(Manager *m, const DesiredEdit *edit, Desired **ret, Error *err) {
         _cleanup_(desired_freep) Desired *fresh = NULL;
-        int r = desired_reload(confdir_fd(m->confdir), m->desired, &fresh, err);
+        int r = desired_reload(confdir_fd(m->confdir), m->desired, edit, &fresh, err);
 
         if (r >= 0)
                 r = lifecycle_check_set(m, fresh, err);
@@ -164,7 +164,7 @@ int manager_reload(Manager *m, bool dry_run, char ***ret_changes, Error *err) {
         _cleanup_(desired_freep) Desired *fresh = NULL;
         _cleanup_strv_ char **changes = NULL;
         _cleanup_error_ Error why = ERROR_NULL;
-        int r = load_checked(m, &fresh, &why);
+        int r = load_checked(m, NULL, &fresh, &why);
 
         if (r >= 0 && ret_changes && (r = desired_diff(m->desired, fresh, &changes)) < 0)
                 r = error_set_errno(&why, r, "cannot compare configurations");
@@ -181,26 +181,34 @@ int manager_reload(Manager *m, bool dry_run, char ***ret_changes, Error *err) {
         return 0;
 }
 
+static int write_file(Manager *m, const char *path, const char *text, Error *err) {
+        return text ? confdir_write(m->confdir, path, text, err) : confdir_remove(m->confdir, path, err);
+}
+
+// The kernel has a policy before the disk has it: nobody has been told of it yet, a crash of hostd or of the host leaves the file, and
+// the file is what the next start goes by. So what takes milliseconds, the disk, is not on the way of a policy's effect.
+static int write_policy(Manager *m, const char *path, const char *text, Desired *fresh, Error *err) {
+        int r;
+
+        put_in_force(m, fresh);
+        r = write_file(m, path, text, err);
+        if (r < 0)
+                (void) manager_reload(m, false, NULL, NULL); // back to what the file says; a failure of that is a warning
+        return r;
+}
+
 int manager_write(Manager *m, const char *path, const char *text, Error *err) {
         _cleanup_(desired_freep) Desired *fresh = NULL;
-        _cleanup_free_ char *before = NULL;
-        _cleanup_error_ Error read_err = ERROR_NULL, back_err = ERROR_NULL;
-        int r = confdir_read(m->confdir, path, &before, &read_err), k;
+        DesiredEdit edit = {path, text};
+        // Nothing is written that would be refused.
+        int r = load_checked(m, &edit, &fresh, err);
 
-        if (r < 0 && read_err.code != ERR_NOT_FOUND) {
-                error_move(err, &read_err);
-                return r;
-        }
-        r = text ? confdir_write(m->confdir, path, text, err) : confdir_remove(m->confdir, path, err);
         if (r < 0)
                 return r;
-        r = load_checked(m, &fresh, err);
-        if (r >= 0) {
+        if (strncmp(path, "policies.d/", 11) == 0)
+                return write_policy(m, path, text, TAKE_PTR(fresh), err);
+        r = write_file(m, path, text, err);
+        if (r >= 0)
                 put_in_force(m, TAKE_PTR(fresh));
-                return 0;
-        }
-        k = before ? confdir_write(m->confdir, path, before, &back_err) : confdir_remove(m->confdir, path, &back_err);
-        if (k < 0)
-                note_refusal(m, error_message(&back_err, k));
         return r;
 }

@@ -172,6 +172,44 @@ static int list_folder(int etc_fd, Folder *folder, DesiredRescue *rescue, Error 
         return 0;
 }
 
+// An edited file is there, or is not, whatever the folder says.
+static int edit_names(const DesiredEdit *edit, const char *folder, char ***names, Error *err) {
+        _cleanup_free_ char *name = NULL;
+        size_t n = strlen(folder), at = 0;
+        int r;
+
+        if (!edit || strncmp(edit->path, folder, n) != 0 || edit->path[n] != '/')
+                return 0;
+        name = strndup(edit->path + n + 1, strcspn(edit->path + n + 1, "."));
+        if (!name)
+                return error_set_errno(err, ENOMEM, "cannot read %s", folder);
+        while (*names && (*names)[at] && strcmp((*names)[at], name) != 0)
+                at++;
+        if (*names && (*names)[at]) {
+                if (edit->text)
+                        return 0;
+                free((*names)[at]);
+                for (; (*names)[at]; at++)
+                        (*names)[at] = (*names)[at + 1];
+                return 0;
+        }
+        if (!edit->text)
+                return 0;
+        _cleanup_free_ char *file = NULL;
+        if (asprintf(&file, "%s.conf", name) < 0) {
+                file = NULL;
+                return error_set_errno(err, ENOMEM, "cannot read %s", folder);
+        }
+        r = entry_name(folder, file, names, err);
+        if (r >= 0)
+                qsort(*names, strv_length(*names), sizeof(char *), compare_names);
+        return r;
+}
+
+static bool is_edited(const DesiredEdit *edit, const char *file) {
+        return edit && strcmp(edit->path, file) == 0;
+}
+
 // What a file was when it was read. A younger one has no stamp, since it may change again without its times changing.
 static DesiredStamp stamp_of(int dir, const char *name) {
         static const struct timespec settled = {.tv_sec = 2};
@@ -228,6 +266,7 @@ typedef struct Loading {
         bool required;         // a set without it is none
         const char *missing;   // what a file that is not there says; NULL: nothing, as if it was not listed
         const Desired *old;    // whose policies may be shared
+        const DesiredEdit *edit;
         DesiredRescue *rescue; // NULL: a bad file refuses the set
 } Loading;
 
@@ -257,8 +296,11 @@ static int load_file(Desired *desired, int dir, const ParseContext *context, con
         const char *slash = strrchr(context->file, '/');
         _cleanup_free_ char *text = NULL;
         _cleanup_error_ Error why = ERROR_NULL;
-        int r = read_text(dir, slash ? slash + 1 : context->file, context->file, &text, &why);
+        bool edited = is_edited(how->edit, context->file);
+        int r = edited ? 0 : read_text(dir, slash ? slash + 1 : context->file, context->file, &text, &why);
 
+        if (edited && how->edit->text && !(text = strdup(how->edit->text)))
+                r = error_set_errno(&why, ENOMEM, "cannot read %s", context->file);
         // A file that vanished since the folder was read is as if it had never been there.
         if (r >= 0 && (text || how->missing))
                 r = how->add(desired, context, name, text ?: how->missing, &why);
@@ -277,7 +319,7 @@ static int load_folder(Desired *desired, const Folder *folder, const Loading *ho
                         file = NULL;
                         return error_set_errno(err, ENOMEM, "cannot read %s", folder->path);
                 }
-                if (how->stamped) {
+                if (how->stamped && !is_edited(how->edit, file)) {
                         desired->stamps[desired->n_policies] = stamp_of(folder->fd, file + strlen(folder->path) + 1);
                         if (share_policy(desired, how->old, *p))
                                 continue;
@@ -307,7 +349,8 @@ static int load_set(Desired *desired, int etc_fd, const Loading *how, Error *err
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < ELEMENTS(folders); i++)
-                r = list_folder(etc_fd, folders[i], how->rescue, err);
+                if ((r = list_folder(etc_fd, folders[i], how->rescue, err)) >= 0)
+                        r = edit_names(how->edit, folders[i]->path, &folders[i]->names, err);
         if (r < 0)
                 return r;
         desired->policies = calloc(strv_length(policies.names) + 1, sizeof(*desired->policies));
@@ -315,14 +358,14 @@ static int load_set(Desired *desired, int etc_fd, const Loading *how, Error *err
         desired->stamps = calloc(strv_length(policies.names) + 1, sizeof(*desired->stamps));
         if (!desired->policies || !desired->instances || !desired->stamps)
                 return error_set_errno(err, ENOMEM, "cannot read the configuration");
-        r = load_folder(desired, &policies, &(Loading) {.add = add_policy, .stamped = true, .old = how->old, .rescue = how->rescue}, err);
+        r = load_folder(desired, &policies, &(Loading) {.add = add_policy, .stamped = true, .old = how->old, .edit = how->edit, .rescue = how->rescue}, err);
         if (r >= 0)
                 r = policy_names(desired, &names, err);
         ParseContext host = {.file = "hostd.conf", .policies = names, .check_policies = true};
         if (r >= 0) // a missing file is all defaults
-                r = load_file(desired, etc_fd, &host, NULL, &(Loading) {.add = add_host, .missing = "", .required = true, .rescue = how->rescue}, err);
+                r = load_file(desired, etc_fd, &host, NULL, &(Loading) {.add = add_host, .missing = "", .required = true, .edit = how->edit, .rescue = how->rescue}, err);
         if (r >= 0)
-                r = load_folder(desired, &instances, &(Loading) {.add = add_instance, .policies = names, .rescue = how->rescue}, err);
+                r = load_folder(desired, &instances, &(Loading) {.add = add_instance, .policies = names, .edit = how->edit, .rescue = how->rescue}, err);
         desired->recipes = TAKE_PTR(recipes.names);
         return r;
 }
@@ -340,8 +383,8 @@ int desired_load(int etc_fd, Desired **ret, Error *err) {
         return desired_load_with(etc_fd, &(Loading) {0}, ret, err);
 }
 
-int desired_reload(int etc_fd, const Desired *old, Desired **ret, Error *err) {
-        return desired_load_with(etc_fd, &(Loading) {.old = old}, ret, err);
+int desired_reload(int etc_fd, const Desired *old, const DesiredEdit *edit, Desired **ret, Error *err) {
+        return desired_load_with(etc_fd, &(Loading) {.old = old, .edit = edit}, ret, err);
 }
 
 int desired_load_rescue(int etc_fd, DesiredRescue *rescue, Desired **ret, Error *err) {

@@ -85,8 +85,11 @@ Policy *desired_find_policy(const Desired *desired, const char *name);
 // etc_fd: /etc/hostd. Missing folders are empty ones; a missing hostd.conf is all defaults. Cross-references (unknown policy)
 // are errors of the file that refers. `field` and sentence: "instances.d/a.conf:7: memory: …".
 int desired_load(int etc_fd, Desired **ret, Error *err);
-// The same; policies whose files are as they were are shared with `old` (may be NULL) instead of being parsed again.
-int desired_reload(int etc_fd, const Desired *old, Desired **ret, Error *err);
+// A file as somebody wants it, loaded in the place of the one on disk: "policies.d/web.conf", its text or, for none, NULL.
+typedef struct DesiredEdit { const char *path, *text; } DesiredEdit;
+// The same with an edit (may be NULL); policies whose files are as they were are shared with `old` (may be NULL) instead of being
+// parsed again.
+int desired_reload(int etc_fd, const Desired *old, const DesiredEdit *edit, Desired **ret, Error *err);
 
 // For a start, which a mistake in one file must not prevent: a file that is not valid is replaced by the newest earlier text of it
 // that is, and counts as absent if there is none. Only a hostd.conf without a valid text refuses the whole set.

@@ -99,6 +99,40 @@ kill $p4 $p6 2>/dev/null
 wait $p4 $p6 2>/dev/null
 hostctl set pt-a policies=pt-net >/dev/null
 
+# --- the same among many rules, which the kernel has as one map
+many() { # how many others; "with": the flow's own as well
+        local i
+        for i in $(seq "$1"); do printf 'allow 192.0.2.%d/32 tcp 9000\n' "$i"; done
+        [ "$2" = with ] && printf 'allow %s/32 tcp 9000\n' $origin_allowed
+        printf 'allow 198.51.100.1/32 tcp 9000\n'
+}
+set_many() { many "$@" | xargs -d '\n' hostctl policy set pt-net >/dev/null; }
+check "a policy of many rules" set_many 60 with
+check "is a map" sh -c "hostctl network show pt-a | grep 'map {' | grep -q '$origin_allowed . 9000'"
+flow pt-a $origin_allowed "$work/f5"
+p5=$!
+wait_for 5 sh -c "[ \$(wc -l <$work/f5) -ge 3 ]"
+check "a flow runs by it" grows "$work/f5"
+set_many 90 with
+check "and goes on while others come" grows "$work/f5"
+if hostd_crash; then check "and hostd dies and comes back" grows "$work/f5"; else fail "restart" "hostd"; fi
+set_many 30 with
+check "and others go" grows "$work/f5"
+
+# --- a policy that cannot be kept is not in force, either
+mount --bind "$HOSTD_ETC/policies.d" "$HOSTD_ETC/policies.d" && mount -o remount,bind,ro "$HOSTD_ETC/policies.d"
+check_not "a policy whose file cannot be written is refused" set_many 30 without
+umount "$HOSTD_ETC/policies.d"
+check "and what was in force still is" grows "$work/f5"
+check_is "its rules are there as before" 32 sh -c "hostctl policy show pt-net | grep -c allow"
+check_is "a new flow is judged by them" hello talk pt-a $origin_allowed
+set_many 30 without
+sleep 0.5
+check_not "its own rule is gone: cut" grows "$work/f5"
+kill $p5 2>/dev/null
+wait $p5 2>/dev/null
+hostctl policy set pt-net "deny 203.0.113.0/24" "allow $v6_allowed/128 tcp 9000" "allow $origin_allowed/32 tcp 8080,9000" >/dev/null
+
 # --- neighbours and the host
 ip_b=$(field pt-b ipv4) ip6_b=$(field pt-b ipv6) ip_a=$(field pt-a ipv4)
 hostctl policy set pt-all "allow 0.0.0.0/0" "allow ::/0" >/dev/null

@@ -262,6 +262,42 @@ static void test_long_numbers(void **state) {
         }
 }
 
+static Desired *load_edited(const char *path, const char *text, const Desired *old, Error *err) {
+        DesiredEdit edit = {path, text};
+        Desired *desired = NULL;
+
+        return desired_reload(etc, old, &edit, &desired, err) < 0 ? NULL : desired;
+}
+
+// A file is looked at as it would be; nothing on disk changes by that.
+static void test_edited_files(void **state) {
+        _cleanup_(desired_freep) Desired *old = NULL, *more = NULL, *changed = NULL, *less = NULL, *host = NULL, *bad = NULL, *used = NULL;
+        _cleanup_error_ Error err = ERROR_NULL, other = ERROR_NULL;
+
+        put("policies.d/web.conf", "rules = ( { action = \"allow\"; to = \"192.0.2.1\"; } );\n");
+        put("instances.d/a.conf", "policies = [ \"web\" ];\n");
+        old = load_or_fail();
+        more = load_edited("policies.d/abc.conf", "rules = ();\n", old, NULL);
+        assert_int_equal(more->n_policies, 2);
+        assert_string_equal(more->policies[0]->name, "abc"); // in order
+        changed = load_edited("policies.d/web.conf", "rules = ();\n", old, NULL);
+        assert_int_equal(changed->n_policies, 1);
+        assert_int_equal(changed->policies[0]->n_rules, 0);
+        less = load_edited("instances.d/a.conf", NULL, old, NULL);
+        assert_int_equal(less->n_instances, 0);
+        host = load_edited("hostd.conf", "audit_keep_days = 7;\n", old, NULL);
+        assert_int_equal(host->host.audit_keep_days, 7);
+        bad = load_edited("policies.d/web.conf", "rules = 7;\n", old, &err);
+        assert_null(bad);
+        assert_non_null(strstr(err.message, "policies.d/web.conf:1"));
+        used = load_edited("policies.d/web.conf", NULL, old, &other);
+        assert_null(used);
+        assert_non_null(strstr(other.message, "instances.d/a.conf"));
+        (void) desired_free(old);
+        old = load_or_fail();
+        assert_int_equal(old->policies[0]->n_rules, 1);
+}
+
 static void test_edit(void **state) {
         static const struct {
                 const char *text, *key, *value, *wanted; // NULL: refused
@@ -445,7 +481,7 @@ static void test_rescue(void **state) {
         assert_int_equal(desired->n_policies, 1);
         assert_int_equal(desired_find_policy(desired, "web")->n_rules, 1);
         // What mended the set is not taken for the file later.
-        assert_int_equal(desired_reload(etc, desired, &again, NULL), -EINVAL);
+        assert_int_equal(desired_reload(etc, desired, NULL, &again, NULL), -EINVAL);
         // Without a text for the host there is nothing to go on with.
         _cleanup_(desired_rescue_done) DesiredRescue none = {.earlier = no_text};
         assert_int_equal(desired_load_rescue(etc, &none, &refused, &err), -EINVAL);
@@ -469,6 +505,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_files, setup, teardown),
                 cmocka_unit_test(test_long_numbers),
+                cmocka_unit_test_setup_teardown(test_edited_files, setup, teardown),
                 cmocka_unit_test(test_edit),
                 cmocka_unit_test(test_policy_format),
                 cmocka_unit_test_setup_teardown(test_diff, setup, teardown),
