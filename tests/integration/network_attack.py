@@ -8,6 +8,7 @@ import ctypes, difflib, os, random, re, socket, struct, subprocess, sys, threadi
 LIBC = ctypes.CDLL(None, use_errno=True)
 HOST = os.open("/proc/self/ns/net", os.O_RDONLY)
 DRIVER = sys.argv[1]
+SLOW = int(os.environ.get("HOSTD_TEST_SLOW", "1"))  # how much slower than a real machine this one may be
 counts = {"passed": 0, "failed": 0, "skipped": 0}
 
 
@@ -520,7 +521,8 @@ def test_upload(d):
             total[0] += len(data)
 
     threading.Thread(target=swallow, daemon=True).start()
-    d.ok("upload 1 12500000")
+    limit = 100 if SLOW == 1 else 10  # Mbit/s; an emulated machine does not fill the bucket of 100
+    d.ok("upload 1 %d" % (limit * 125000))
     with Inside("c1"):
         s = socket.socket()
     s.connect(("93.1.1.1", 5001))
@@ -532,7 +534,7 @@ def test_upload(d):
     rate = (total[0] - before) * 8 / (time.monotonic() - since) / 1e6
     s.close()
     d.ok("upload 1 max")
-    check(50 < rate < 112, "upload limited to 100 Mbit/s: measured %.0f" % rate)
+    check(limit * 0.5 < rate < limit * 1.12, "upload limited to %d Mbit/s: measured %.1f" % (limit, rate))
 
 
 def test_speed(d):
@@ -545,7 +547,7 @@ def test_speed(d):
     wall, cpu = sorted(int(a[-2]) / 1000 for a in answers), sorted(int(a[-4]) / 1000 for a in answers)
     print("      policy of 100 rules, six slots of 1000, foreign interval set of 50000: median %.1f ms (best %.1f, worst %.1f), of it CPU %.1f ms; load %s"
           % (wall[10], wall[0], wall[20], cpu[10], open("/proc/loadavg").read().split()[0]))
-    check(cpu[10] <= 10, "policy of 100 rules takes at most 10 ms of CPU")
+    check(cpu[10] <= 10 * SLOW, "policy of 100 rules takes at most %d ms of CPU" % (10 * SLOW))
     attach = sorted(d.ms("attach 20") + 0 * d.ms("detach 20") for _ in range(5))
     detach = []
     for _ in range(5):

@@ -136,14 +136,20 @@ static void test_memory(void) {
         struct pollfd p = {fd, POLLIN, 0};
         CHECK(poll(&p, 1, 2000) == 1, "the watch tells");
         (void) close_fd(fd);
-        CHECK(cgroup_command_usage(box, "hog", &usage, &err) == 0 && usage.oom_kills == 1, "the command has its OOM kill counted");
-        CHECK(usage.memory_peak_bytes > 48 * MIB && usage.memory_peak_bytes <= 64 * MIB, "its peak is %llu MiB",
-              (unsigned long long) (usage.memory_peak_bytes / MIB));
+        r = cgroup_command_usage(box, "hog", &usage, &err);
+        // A group that dies as a whole (memory.oom.group of v2) has its first victim counted twice by the kernel.
+        uint64_t kills = usage.oom_kills;
+        CHECK(r == 0 && kills >= 1 && kills <= (cgroup_host_is_unified(host) ? 2 : 1), "the command has %llu OOM kills: %s", (unsigned long long) usage.oom_kills,
+              error_message(&err, r));
+        CHECK(usage.memory_peak_bytes > 48 * MIB && usage.memory_peak_bytes <= 65 * MIB, "its peak is %llu KiB",
+              (unsigned long long) (usage.memory_peak_bytes / 1024));
         CHECK(cgroup_command_remove(box, "hog") == 0, "command removed");
-        CHECK(cgroup_box_usage(box, &usage, &err) == 0 && usage.oom_kills == 1, "the box remembers the kill");
+        r = cgroup_box_usage(box, &usage, &err);
+        CHECK(r == 0 && usage.oom_kills == kills, "the box remembers %llu kills: %s", (unsigned long long) usage.oom_kills, error_message(&err, r));
         pid = spawn(box, CGROUP_PAYLOAD, NULL, run_hog, 256 * MIB);
         CHECK(death(pid) == SIGKILL, "the payload is killed as well");
-        CHECK(cgroup_box_usage(box, &usage, &err) == 0 && usage.oom_kills == 2, "and counted");
+        r = cgroup_box_usage(box, &usage, &err);
+        CHECK(r == 0 && usage.oom_kills == kills + 1, "and counted: %llu, %s", (unsigned long long) usage.oom_kills, error_message(&err, r));
         CHECK(usage.swap_bytes == 0, "no swap was used");
         box_gone(box);
 }
@@ -157,7 +163,11 @@ static void test_live_change(void) {
         limits_init(&limits);
         limits_init(&have);
         pid_t pid = spawn(box, CGROUP_PAYLOAD, NULL, run_holder, 128 * MIB);
-        sleep_msec(300);
+        CgroupUsage usage = {0};
+        for (int i = 0; i < 200 && usage.memory_bytes < 120 * MIB; i++) {
+                sleep_msec(50);
+                (void) cgroup_box_usage(box, &usage, NULL);
+        }
         CHECK(cgroup_box_read(box, &limits, &err) == 0 && limits.value[LIMIT_MEMORY] == 256 * MIB &&
                       limits.value[LIMIT_SWAP] == 0 && limits.value[LIMIT_PIDS] == 512 && limits.value[LIMIT_CPU] == 1500,
               "read back what was written");

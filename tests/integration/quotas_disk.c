@@ -5,12 +5,14 @@
 #include <grp.h>
 #include <linux/btrfs.h>
 #include <linux/btrfs_tree.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -37,6 +39,17 @@ static int run(const char *a, const char *b, const char *c, const char *d, const
         return process_run(argv, NULL, NULL);
 }
 
+// ext4 lets this capability over every limit; the root of a guest never has it.
+static int drop_resource(void) {
+        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+        if (syscall(SYS_capget, &header, data) < 0)
+                return -errno;
+        data[CAP_TO_INDEX(CAP_SYS_RESOURCE)].effective &= ~CAP_TO_MASK(CAP_SYS_RESOURCE);
+        return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
 // Runs fn(directory) in a child as `uid`; its result is the exit status.
 static int as(uid_t uid, int (*fn)(int dirfd), const char *path) {
         int status;
@@ -44,7 +57,7 @@ static int as(uid_t uid, int (*fn)(int dirfd), const char *path) {
 
         if (pid == 0) {
                 int fd = openat(root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-                if (uid && (setgroups(0, NULL) < 0 || setgid(uid) < 0 || setuid(uid) < 0))
+                if (drop_resource() < 0 || (uid && (setgroups(0, NULL) < 0 || setgid(uid) < 0 || setuid(uid) < 0)))
                         _exit(98);
                 _exit(fd < 0 ? 97 : fn(fd));
         }
@@ -210,6 +223,11 @@ static void test_limits(void) {
                         ok = drop_instance();
                         t = clock_monotonic() - t;
                         uint64_t after = space_free();
+                        // xfs gives the blocks of removed files back in the background.
+                        for (int w = 0; w < 100 && after + 2 * MIB < before; w++) {
+                                (void) poll(NULL, 0, 50);
+                                after = space_free();
+                        }
                         CHECK(ok && after + 2 * MIB >= before, "removed in %llu ms, the space is back (%lld KiB)",
                               (unsigned long long) t / 1000, ((long long) after - (long long) before) / 1024);
                 }
@@ -290,7 +308,7 @@ static void bench_usage(void) {
                 failures += disk_usage(&host, path, 6000 + i, &usage, NULL) < 0;
         }
         t = clock_monotonic() - t;
-        CHECK(failures == 0 && t < 20000, "the usage of 50 takes %llu us", (unsigned long long) t);
+        CHECK(failures == 0 && t < 20000 * report_slow(), "the usage of 50 takes %llu us", (unsigned long long) t);
         for (unsigned i = 0; i < 50; i++) {
                 char trash[32];
                 (void) snprintf(path, sizeof(path), "instances/u%u", i);

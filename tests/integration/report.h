@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static int report_passed, report_failed, report_skipped;
 
@@ -24,6 +25,13 @@ static int report_passed, report_failed, report_skipped;
                 printf("\n");                      \
                 report_skipped++;                  \
         })
+
+// What limits on time are multiplied with: how much slower than a real machine this one may be.
+static inline unsigned report_slow(void) {
+        const char *s = getenv("HOSTD_TEST_SLOW");
+
+        return s ? (unsigned) strtoul(s, NULL, 10) : 1;
+}
 
 static inline int report_end(void) {
         printf("%d passed, %d failed, %d skipped\n", report_passed, report_failed, report_skipped);

@@ -41,13 +41,14 @@ guest_take_slot() {
         mkdir "$guest_dir"
 }
 
-# /dev/kvm may be there and yet run no stock kernel: a short boot to the kernel's first words decides.
+# /dev/kvm may be there and yet run no stock kernel: a short boot to the kernel's first words decides. guest_slow is
+# what the suites' own limits on time are multiplied with.
 guest_accelerator() {
         [ -n "${guest_accel:-}" ] && return
-        guest_accel=tcg,thread=multi
+        guest_accel=tcg,thread=multi guest_slow=20
         [ -w /dev/kvm ] || return 0
         timeout 8 qemu-system-x86_64 -M q35 -accel kvm -cpu host -m 512 -display none -no-reboot -kernel "$image_dir/vmlinuz" \
-                -append "console=ttyS0 panic=-1" -serial stdio </dev/null 2>/dev/null | grep -qm1 'Linux version' && guest_accel=kvm
+                -append "console=ttyS0 panic=-1" -serial stdio </dev/null 2>/dev/null | grep -qm1 'Linux version' && guest_accel=kvm guest_slow=1
         return 0
 }
 
@@ -74,7 +75,7 @@ guest_qemu() { # OPTIONS...
                 -append "root=/dev/vda rw console=ttyS0 quiet panic=1 systemd.show_status=false mitigations=off" "$@" \
                 >"$guest_dir/qemu.log" 2>&1 </dev/null &
         guest_pid=$!
-        printf 'guest_port=%s release=%s\n' "$guest_port" "$release" >"$guest_dir/env"
+        printf "guest_port=%s release=%s guest_slow=%s\n" "$guest_port" "$release" "$guest_slow" >"$guest_dir/env"
 }
 
 # The panic of an emulated kernel ends in a boot loop: the console tells.
