@@ -5,11 +5,14 @@
 #   HOSTD_SOCKET   where hostd listens         HOSTD_ETC, HOSTD_STATE, HOSTD_RUN   its directories
 #   HOSTD_RESTART  a command that starts hostd again once it is dead (default: systemctl, or as quickstart does)
 #   HOSTD_PID      a command that prints its process id
+#   HOSTD_TEST_SLOW  how much slower than a real machine this one may be: 20 under emulation
 lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:$PATH
 export HOSTD_SOCKET=${HOSTD_SOCKET:-/run/hostd/hostd.sock}
 HOSTD_ETC=${HOSTD_ETC:-/etc/hostd} HOSTD_STATE=${HOSTD_STATE:-/var/lib/hostd} HOSTD_RUN=${HOSTD_RUN:-/run/hostd}
 export HOSTD_ETC HOSTD_STATE HOSTD_RUN
+# How much slower than a real machine this one may be: limits on time are multiplied with it.
+slow=${HOSTD_TEST_SLOW:-1}
 . "$lib/tiny.sh"
 . "$lib/origins.sh"
 
@@ -117,7 +120,7 @@ ifname() { printf 'hv%04x' "$(slot "$1")"; }
 
 # wait_for SECONDS COMMAND...
 wait_for() {
-        local deadline=$(($(now_ms) + $1 * 1000))
+        local deadline=$(($(now_ms) + $1 * (slow > 1 ? 5000 : 1000)))
         shift
         until "$@" >/dev/null 2>&1; do
                 [ "$(now_ms)" -lt $deadline ] || return 1

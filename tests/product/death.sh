@@ -38,12 +38,12 @@ if ! systemd_is_up && [ -z "${HOSTD_RESTART:-}" ]; then
 else
         hostd_start
 fi
-until [ "$(state pt-keep 2>/dev/null)" = running ] || [ $(($(now_ms) - begin)) -gt 5000 ]; do :; done
+until [ "$(state pt-keep 2>/dev/null)" = running ] || [ $(($(now_ms) - begin)) -gt $((5000 * slow)) ]; do :; done
 took=$(($(now_ms) - begin))
-if [ $took -le 1000 ]; then ok "adopted $took ms after the start of hostd"; else fail "adoption" "$took ms"; fi
+if [ $took -le $((1000 * slow)) ]; then ok "adopted $took ms after the start of hostd"; else fail "adoption" "$took ms"; fi
 check "it can be entered at once" ex pt-keep -- true
 took=$(($(now_ms) - begin))
-if [ $took -le 1500 ]; then ok "entered after $took ms"; else fail "entering" "$took ms"; fi
+if [ $took -le $((1500 * slow)) ]; then ok "entered after $took ms"; else fail "entering" "$took ms"; fi
 check_is "the same process 1" "$init" instance_pid pt-keep
 check_is "the same limits and rules" "$before" fence pt-keep
 now=$(hostctl network show pt-keep | sed -n 's/^ *denied_packets: *//p')

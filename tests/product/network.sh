@@ -49,7 +49,7 @@ check_is "nor v6" "" talk pt-a $v6_allowed
 begin=$(now_ms)
 fetch pt-a $origin_denied >/dev/null 2>&1
 took=$(($(now_ms) - begin))
-if [ $took -lt 1500 ]; then ok "a denial is heard at once ($took ms)"; else fail "denial" "it took $took ms"; fi
+if [ $took -lt $((1500 * slow)) ]; then ok "a denial is heard at once ($took ms)"; else fail "denial" "it took $took ms"; fi
 denied=$(raw_counter pt-a denied)
 if [ "${denied:-0}" -gt 0 ]; then ok "and is counted ($denied packets)"; else fail "denied counter" "$denied"; fi
 check "network show has it" sh -c "hostctl network show pt-a | grep -E 'denied_packets: +[1-9]'"
@@ -184,7 +184,7 @@ E
         begin=$(now_ms)
         check "restart beside a foreign table" hostctl restart pt-a
         took=$(($(now_ms) - begin))
-        if [ $took -lt 1500 ]; then ok "in $took ms"; else fail "restart beside a foreign table" "$took ms"; fi
+        if [ $took -lt $((1500 * slow)) ]; then ok "in $took ms"; else fail "restart beside a foreign table" "$took ms"; fi
         check_is "and the allowed origin is reached" "origin allowed" fetch pt-a $origin_allowed
         # The probe knocks at the denied origin all the time; whoever listens there counts what comes.
         ip netns exec hostd-qs-d python3 -c '
@@ -199,9 +199,9 @@ while True:
         sleep 1
         begin=$(now_ms)
         nft flush ruleset
-        while ! nft list table inet hostd >/dev/null 2>&1 && [ $(($(now_ms) - begin)) -lt 5000 ]; do :; done
+        while ! nft list table inet hostd >/dev/null 2>&1 && [ $(($(now_ms) - begin)) -lt $((5000 * slow)) ]; do :; done
         took=$(($(now_ms) - begin))
-        if [ $took -le 1000 ]; then ok "the table is back $took ms after a foreign flush"; else fail "flush" "back after $took ms"; fi
+        if [ $took -le $((1000 * slow)) ]; then ok "the table is back $took ms after a foreign flush"; else fail "flush" "back after $took ms"; fi
         sleep 1
         kill $probe 2>/dev/null
         wait $probe 2>/dev/null

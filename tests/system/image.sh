@@ -12,15 +12,20 @@ image_packages() {
 }
 
 # Sets image_dir: {root.raw, vmlinuz, initrd, key}.
-image_make() { # RELEASE
-        local suite hash work
+image_name() { # RELEASE
+        local suite hash
         suite=$(image_suite "$1") || return 1
         hash=$(printf '%s %s %s' "$image_format" "$suite" "$(image_packages | tr ' ' '\n' | sort)" | sha256sum | cut -c1-16)
         image_dir=$image_cache/$suite-$hash
+}
+
+image_make() { # RELEASE
+        local suite work
+        image_name "$1" && suite=$(image_suite "$1") || return 1
         # Images of other package lists go when nobody has used them for a week.
         find "$image_cache" -maxdepth 1 -name "$suite-*" -mtime +7 -exec rm -rf {} +
         [ -f "$image_dir/root.raw" ] && { touch "$image_dir"; return 0; }
-        work=$image_cache/$suite-$hash.tmp.$$
+        work=$image_dir.tmp.$$
         mkdir -p "$work" || return 1
         ssh-keygen -q -t ed25519 -N '' -f "$work/key" &&
                 mmdebstrap --mode=root --variant=minbase --aptopt='APT::Install-Recommends "false"' \

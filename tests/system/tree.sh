@@ -5,12 +5,13 @@
 
 tree_sources() { git -C "$top" ls-files -co --exclude-standard | while IFS= read -r f; do [ -f "$top/$f" ] && printf '%s\n' "$f"; done | sort; }
 
-# Sets tree_tar: the tree as "hostd", with its build directory.
+# Sets tree_dir, and tree_tar: the tree as "hostd", with its build directory.
 tree_make() {
         local dir=$image_dir/tree-$(printf %s "$top" | sha256sum | cut -c1-8)
+        tree_dir=$dir
         mkdir -p "$dir/hostd" || return 1
         exec 7>"$dir/lock"
-        flock 7
+        lock 7
         tree_sources >"$dir/sources.new"
         [ ! -f "$dir/sources" ] || comm -23 "$dir/sources" "$dir/sources.new" | (cd "$dir/hostd" && xargs -r -d '\n' rm -f)
         tar c -C "$top" --verbatim-files-from -T "$dir/sources.new" | tar x -C "$dir/hostd" && mv "$dir/sources.new" "$dir/sources" || return 1
@@ -24,7 +25,8 @@ tree_make() {
         exec 7>&-
 }
 
-tree_build() { # DIR
+# tree_chroot DIR COMMANDS: in the build directory, under the image's own compiler and libraries; nothing of the image changes.
+tree_chroot() {
         unshare -m bash -ec '
                 mkdir -p "$1"/{lower,over,root}
                 mount -o loop,ro,noload "$2/root.raw" "$1/lower"
@@ -33,10 +35,24 @@ tree_build() { # DIR
                 mkdir "$1/root/root/hostd"
                 mount --bind "$1/hostd" "$1/root/root/hostd"
                 mount -t proc none "$1/root/proc"
-                chroot "$1/root" bash -ec "cd /root/hostd && { [ configure -nt configure.ac ] || ./autogen.sh; } && mkdir -p build && cd build &&
-                        { [ -f Makefile ] || CFLAGS=\"-O1 -g\" ../configure --prefix=/usr/local --sysconfdir=/etc --localstatedir=/var --enable-werror; } &&
-                        make -j$(nproc) && make -j$(nproc) check TESTS="
-                umount -R "$1/root" && umount "$1/over" "$1/lower"' tree_build "$1" "$image_dir"
+                mount --rbind /dev "$1/root/dev"
+                exec chroot "$1/root" bash -ec "cd /root/hostd && mkdir -p build && $3"' tree_chroot "$1" "$image_dir" "$2"
+}
+
+tree_build() { # DIR
+        tree_chroot "$1" "{ [ configure -nt configure.ac ] || ./autogen.sh; } && cd build &&
+                { [ -f Makefile ] || CFLAGS='-O1 -g' ../configure --prefix=/usr/local --sysconfdir=/etc --localstatedir=/var --enable-werror; } &&
+                make -j$(nproc) && make -j$(nproc) check TESTS="
+}
+
+# The unit tests with this release's libraries; automake's summary becomes the closing line.
+tree_unit() {
+        local log status
+        log=$(case_log unit).log
+        tree_chroot "$tree_dir" "cd build && make -k check" >"$log" 2>&1 </dev/null
+        status=$?
+        awk '$1 == "#" { n[$2] += $3 } END { if ("PASS:" in n) printf "%d passed, %d failed, %d skipped\n", n["PASS:"], n["FAIL:"] + n["ERROR:"], n["SKIP:"] }' "$log" >>"$log"
+        return $status
 }
 
 tree_push() { limited 300 guest_ssh 'tar x -C /root' <"$tree_tar"; }
