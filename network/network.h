@@ -80,7 +80,19 @@ typedef struct NetworkLeaks {
 } NetworkLeaks;
 int network_leaks(const uint16_t *live, size_t n, NetworkLeaks *ret, Error *err);
 void network_leaks_done(NetworkLeaks *leaks);
-// For doctor: foreign base chains on forward with policy drop, missing table, ip_forward and so on; each "state: text" with the fix.
+// Chains of other programs that stop what a policy allows: a drop in any table is final. What they are asked is not all understood: a
+// chain whose own sets or maps let instances pass is named, too.
+typedef struct NetworkObstacle {
+        char *what; // "chain forward of table inet firewall drops …"
+        char *fix;  // commands
+} NetworkObstacle;
+typedef struct NetworkObstacles {
+        NetworkObstacle *obstacles;
+        size_t n;
+} NetworkObstacles;
+int network_obstacles(NetworkObstacles *ret, Error *err);
+void network_obstacles_done(NetworkObstacles *obstacles);
+// For doctor: missing table, ip_forward and so on; each "state: text" with the fix.
 int network_doctor(Network *network, char ***ret, Error *err);
 // Removes all that is ours (quickstart --clean, purge) and puts back what `before` says, unless somebody else needs it; `notes` gets
 // a line of what was done about that.

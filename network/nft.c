@@ -10,6 +10,7 @@
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_conntrack.h>
 #include <libnftnl/chain.h>
+#include <libnftnl/expr.h>
 #include <libnftnl/object.h>
 #include <libnftnl/rule.h>
 #include <libnftnl/set.h>
@@ -233,6 +234,94 @@ int nft_marks(const char *set, NftMarkHandler fn, void *userdata) {
         mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_TABLE, "hostd");
         mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_SET, set);
         return netlink_talk(NETLINK_NETFILTER, message, marks_read, &visit);
+}
+
+typedef struct RuleVisit { NftRuleHandler fn; void *userdata; } RuleVisit;
+
+// Registers are followed no further than from one expression to the next: that is how nft and iptables write interfaces.
+typedef struct RuleReader {
+        NftRule rule;
+        char *asked; // where the next comparison's name goes, NULL if it is none of an interface
+        unsigned questions, names; // all, and those for interfaces
+} RuleReader;
+
+static void read_immediate(RuleReader *reader, const struct nftnl_expr *expr) {
+        if (!nftnl_expr_is_set(expr, NFTNL_EXPR_IMM_VERDICT))
+                return;
+        int32_t verdict = (int32_t) nftnl_expr_get_u32(expr, NFTNL_EXPR_IMM_VERDICT);
+        bool chain = verdict == NFT_JUMP || verdict == NFT_GOTO;
+
+        reader->rule.verdict = verdict == NF_ACCEPT ? NFT_VERDICT_ACCEPT : verdict == NF_DROP ? NFT_VERDICT_DROP : chain ? NFT_VERDICT_CHAIN : NFT_VERDICT_OTHER;
+        reader->rule.chain = chain ? nftnl_expr_get_str(expr, NFTNL_EXPR_IMM_CHAIN) : NULL;
+}
+
+static void read_meta(RuleReader *reader, const struct nftnl_expr *expr) {
+        uint32_t key = nftnl_expr_get_u32(expr, NFTNL_EXPR_META_KEY);
+
+        reader->asked = key == NFT_META_IIFNAME ? reader->rule.iif : key == NFT_META_OIFNAME ? reader->rule.oif : NULL;
+        reader->names += reader->asked != NULL;
+        reader->questions++;
+}
+
+static void read_compare(RuleReader *reader, const struct nftnl_expr *expr) {
+        uint32_t size = 0;
+        const char *data = nftnl_expr_get(expr, NFTNL_EXPR_CMP_DATA, &size);
+
+        if (!reader->asked)
+                return;
+        if (nftnl_expr_get_u32(expr, NFTNL_EXPR_CMP_OP) == NFT_CMP_EQ && data && size <= 16)
+                memcpy(reader->asked, data, strnlen(data, size)); // the rest is NULs
+        else
+                reader->questions++; // "not this one" and the like
+        reader->asked = NULL;
+}
+
+static int read_expression(struct nftnl_expr *expr, void *userdata) {
+        const char *name = nftnl_expr_get_str(expr, NFTNL_EXPR_NAME);
+        RuleReader *reader = userdata;
+
+        if (strcmp(name, "immediate") == 0)
+                read_immediate(reader, expr);
+        else if (strcmp(name, "reject") == 0)
+                reader->rule.verdict = NFT_VERDICT_REJECT;
+        else if (strcmp(name, "meta") == 0)
+                read_meta(reader, expr);
+        else if (strcmp(name, "cmp") == 0)
+                read_compare(reader, expr);
+        else if (strcmp(name, "counter") != 0 && strcmp(name, "log") != 0) {
+                reader->questions++;
+                reader->rule.states |= strcmp(name, "ct") == 0 && nftnl_expr_get_u32(expr, NFTNL_EXPR_CT_KEY) == NFT_CT_STATE;
+        }
+        return 0;
+}
+
+static int rule_read(const struct nlmsghdr *message, void *userdata) {
+        struct nftnl_rule *rule = nftnl_rule_alloc();
+        RuleVisit *visit = userdata;
+        RuleReader reader = {0};
+        int r = 0;
+
+        if (!rule)
+                return -ENOMEM;
+        if (nftnl_rule_nlmsg_parse(message, rule) >= 0) {
+                (void) nftnl_expr_foreach(rule, read_expression, &reader);
+                reader.rule.always = reader.questions == 0;
+                reader.rule.interfaces = reader.questions > 0 && reader.questions == reader.names;
+                r = visit->fn(&reader.rule, visit->userdata);
+        }
+        nftnl_rule_free(rule);
+        return r;
+}
+
+int nft_rules(const NftPlace *place, NftRuleHandler fn, void *userdata) {
+        char buffer[1024];
+        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETRULE, place->family);
+        RuleVisit visit = {fn, userdata};
+
+        message->nlmsg_flags |= NLM_F_DUMP;
+        mnl_attr_put_strz(message, NFTA_RULE_TABLE, place->table);
+        mnl_attr_put_strz(message, NFTA_RULE_CHAIN, place->chain);
+        return netlink_talk(NETLINK_NETFILTER, message, rule_read, &visit);
 }
 
 static int generation_read(const struct nlmsghdr *message, void *userdata) {

@@ -32,6 +32,20 @@ int nft_comments(const char *chain, NftCommentHandler fn, void *userdata);
 // Elements of one of its sets of marks, with their comments.
 typedef int (*NftMarkHandler)(uint32_t mark, const char *comment, void *userdata);
 int nft_marks(const char *set, NftMarkHandler fn, void *userdata);
+// What of a rule can be told without knowing its language.
+typedef enum NftVerdict { NFT_VERDICT_OTHER, NFT_VERDICT_ACCEPT, NFT_VERDICT_DROP, NFT_VERDICT_REJECT, NFT_VERDICT_CHAIN } NftVerdict;
+typedef struct NftRule {
+        NftVerdict verdict;
+        const char *chain;        // of NFT_VERDICT_CHAIN
+        bool always;              // nothing is asked: every packet that comes here
+        bool states;              // asks for the connection's state
+        bool interfaces;          // asks for nothing but interfaces
+        char iif[17], oif[17];    // names or beginnings of names ("hv" of "hv*"); "" if not asked for
+} NftRule;
+typedef int (*NftRuleHandler)(const NftRule *rule, void *userdata);
+// The rules of one chain of any table, in order.
+typedef struct NftPlace { int family; const char *table, *chain; } NftPlace;
+int nft_rules(const NftPlace *place, NftRuleHandler fn, void *userdata);
 // What the kernel calls this process in its notices (differs from getpid() in a pid namespace).
 int nft_own_pid(uint32_t *ret);
 // Forgets connections whose mark has these bits.

@@ -17,7 +17,7 @@ static const char *const protection_state_names[] = {"enforced", "degraded", "mi
 
 typedef struct Finding {
         ProtectionState state;
-        char detail[256], fix[256];
+        char detail[512], fix[512];
 } Finding;
 
 typedef struct Protection {
@@ -239,6 +239,25 @@ static int report_row(json_t *list, const char *name, const Finding *finding, bo
                                                      "allowed", allowed));
 }
 
+// A row for each chain of another program that stops what policies allow; hostd can be right and instances reach nothing.
+static void report_obstacles(json_t *list) {
+        _cleanup_(network_obstacles_done) NetworkObstacles obstacles = {0};
+        _cleanup_error_ Error err = ERROR_NULL;
+        Finding finding = {0};
+        int r = network_obstacles(&obstacles, &err);
+
+        if (r < 0)
+                FOUND(&finding, PROTECTION_DEGRADED, "see the journal of hostd", "%s", error_message(&err, r));
+        else
+                FOUND(&finding, PROTECTION_ENFORCED, "", "no other table stops what policies allow");
+        if (obstacles.n == 0)
+                (void) report_row(list, "other-firewalls", &finding, false);
+        for (size_t i = 0; i < obstacles.n; i++) {
+                FOUND(&finding, PROTECTION_DEGRADED, obstacles.obstacles[i].fix, "%s", obstacles.obstacles[i].what);
+                (void) report_row(list, "other-firewalls", &finding, false);
+        }
+}
+
 json_t *doctor_report(Manager *m, unsigned *ret_bad) {
         char *const *allowed = m->desired->host.allow_degraded;
         json_t *list = json_array();
@@ -251,6 +270,8 @@ json_t *doctor_report(Manager *m, unsigned *ret_bad) {
                 bad += finding.state == PROTECTION_MISSING && !ok;
                 (void) report_row(list, protections[i].name, &finding, ok);
         }
+        if (list)
+                report_obstacles(list);
         for (LimitId id = 0; list && id < _LIMIT_MAX; id++) {
                 const LimitRow *row = limit_row(id);
                 const char *reason = NULL;

@@ -559,6 +559,46 @@ def test_speed(d):
         d.ok("detach %d" % slot)
 
 
+FOREIGN = (  # a firewall, whether it stops instances, and how: what doctor says
+    ("Debian's example with policy drop", True, "chain forward of table inet filter drops",
+     "table inet filter { chain input { type filter hook input priority 0; policy accept; }; chain forward { type filter hook forward priority 0; policy drop; }; }"),
+    ("a last rule that rejects", True, "chain forward of table inet fw rejects",
+     "table inet fw { chain forward { type filter hook forward priority 10; ct state established,related accept; ct state invalid drop; iifname \"br0\" accept; reject with icmpx admin-prohibited; }; }"),
+    ("a drop in a chain that everything passes", True, "chain through of table ip fw drops",
+     "table ip fw { chain last { counter drop; }; chain through { type filter hook forward priority 0; ip saddr 203.0.113.0/24 accept; jump last; }; }"),
+    ("one before routing", True, "chain raw of table inet early drops",
+     "table inet early { chain raw { type filter hook prerouting priority -300; policy drop; iifname { \"lo\", \"uplk\" } accept; }; }"),
+    ("Docker's", True, "chain FORWARD of table ip filter drops",
+     "table ip filter { chain DOCKER-USER { counter return; }; chain FORWARD { type filter hook forward priority 0; policy drop; counter jump DOCKER-USER; "
+     "oifname \"docker0\" ct state established,related counter accept; iifname \"docker0\" counter accept; }; }"),
+    ("one that knows of instances", False, None,
+     "table inet fw { chain more { iifname \"hv*\" counter accept; ct state established accept; }; chain forward { type filter hook forward priority 0; policy drop; jump more; }; }"),
+    ("an input chain that drops", False, None,
+     "table inet fw { chain input { type filter hook input priority 0; policy drop; iifname { \"lo\", \"uplk\" } accept; }; }"),
+    ("one that drops what it knows", False, None,
+     "table inet fw { chain forward { type filter hook forward priority 0; ip daddr 203.0.113.0/24 drop; iifname \"docker0\" drop; oifname != \"hv*\" ct state new tcp dport 25 drop; }; }"),
+)
+
+
+def test_foreign(d):
+    """Firewalls of others: named exactly when they stop what a policy allows, and what doctor says to do about them does it."""
+    d.ok("policy 1 allow@93.1.1.1/32@tcp@80")
+    check("[" not in d.ok("obstacles") and tcp("c1", "93.1.1.1", 80)[0] == "open", "without another firewall")
+    for name, stops, words, table in FOREIGN:
+        subprocess.run(["nft", "-f", "-"], input=table, text=True, check=True)
+        said = re.findall(r"\[(.*?) => (.*?)\](?= |$)", d.ok("obstacles"))
+        check((tcp("c1", "93.1.1.1", 80, 0.5)[0] != "open") == stops, "%s: %s" % (name, "stops instances" if stops else "lets instances pass"))
+        check(len(said) == stops and (not stops or words in said[0][0]), "%s: %s" % (name, said or "nothing is said"))
+        if stops and said:
+            fix = said[0][1].split("; and in")[0]
+            if fix.startswith("iptables"):
+                check(fix == "iptables -I DOCKER-USER -i hv+ -j ACCEPT; iptables -I DOCKER-USER -o hv+ -j ACCEPT", "%s: in iptables' words" % name)
+                fix = "nft 'insert rule ip filter DOCKER-USER iifname \"hv*\" counter accept; insert rule ip filter DOCKER-USER oifname \"hv*\" counter accept'"
+            subprocess.run(["sh", "-c", fix], check=True)
+            check(tcp("c1", "93.1.1.1", 80)[0] == "open" and "[" not in d.ok("obstacles"), "%s: the fix opens it" % name)
+        run("nft", "delete", "table", *table.split()[1:3])
+
+
 def test_detach(d):
     check("[" not in d.ok("leaks 1 2"), "nothing leaked besides the two slots")
     for slot in (1, 2, 2):
@@ -657,6 +697,7 @@ def main():
     test_same(d)
     test_upload(d)
     test_speed(d)
+    test_foreign(d)
     test_detach(d).close()
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % counts, flush=True)
     os._exit(counts["failed"] > 0)

@@ -177,6 +177,15 @@ static int do_doctor(char **a, Error *err) {
         return r < 0 ? r : print_list(list);
 }
 
+static int do_obstacles(char **a, Error *err) {
+        _cleanup_(network_obstacles_done) NetworkObstacles list = {0};
+        int r = network_obstacles(&list, err);
+
+        for (size_t i = 0; r >= 0 && i < list.n; i++)
+                printf("[%s => %s] ", list.obstacles[i].what, list.obstacles[i].fix);
+        return r;
+}
+
 // watch MS: waits at most so long; restores if the table was touched, and says how long that took.
 static int do_watch(char **a, Error *err) {
         struct pollfd p = {.fd = network_watch_fd(network), .events = POLLIN};
@@ -216,7 +225,7 @@ static const struct { const char *word; int (*fn)(char **a, Error *err); size_t 
         {"new", do_new, 2},           {"attach", do_attach, 1}, {"detach", do_detach, 1},
         {"plug", do_plug, 2},         {"plugged", do_plugged, 1},   {"policy", do_policy, 1},
         {"many", do_many, 2},         {"upload", do_upload, 2}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
-        {"leaks", do_leaks, 0},       {"doctor", do_doctor, 0}, {"watch", do_watch, 1},     {"restore", do_restore, 0},
+        {"leaks", do_leaks, 0},       {"doctor", do_doctor, 0}, {"obstacles", do_obstacles, 0}, {"watch", do_watch, 1},     {"restore", do_restore, 0},
         {"remove-all", do_remove, 0}, {"uplink", do_uplink, 0},
         {"explain", do_explain, 3},
         {"text", do_text, 1},
