@@ -264,7 +264,7 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_INSTANCE_UNSET] = {I "Unset", "unset", ADMIN, MUTATES, 0, params_unset, .doc = "Put settings back to preset or default"},
         [METHOD_INSTANCE_LABEL] = {I "Label", "label", ADMIN, MUTATES, 0, params_label, .doc = "Set or remove labels"},
         [METHOD_INSTANCE_CONSOLE] = {I "Console", "console", OPERATE, MUTATES | MORE | SPECIAL, 3, params_name, .doc = "Attach to the console of an instance",
-                .manual = "The console of the instance on a pty; ^] ends the session and leaves the instance alone."},
+                .manual = "The console of the instance on a pty; ^] or the end of input ends the session and leaves the instance alone."},
         [METHOD_INSTANCE_LOG] = {I "Log", "log", VIEW, SPECIAL, 0, params_log, .doc = "Show the console log of an instance",
                 .manual = "Reply: {lines}."},
         [METHOD_INSTANCE_DIFF] = {I "Diff", "diff", OPERATE, MUTATES | SPECIAL, 1, params_diff, .doc = "List what an instance changed against its template",

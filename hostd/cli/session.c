@@ -35,6 +35,7 @@ typedef struct Session {
         int pending; // signal that came while hostd was away
         usec_t lost_since, retry_at, drain_until;
         usec_t end_input_at; // when to say again that there is no more input
+        usec_t leave_at;     // a console without input: nobody can say that it is over
 } Session;
 
 static const int session_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH};
@@ -262,6 +263,8 @@ static void session_on_signals(Session *s) {
 static void session_end_pty_input(Session *s) {
         bool told = !s->options.tty || s->options.console || s->master < 0 || terminal_end_input(s->master);
 
+        if (s->options.console)
+                s->leave_at = clock_monotonic() + SESSION_DRAIN_MSEC * USEC_PER_MSEC;
         s->end_input_at = told ? 0 : clock_monotonic() + SESSION_END_USEC;
 }
 
@@ -284,6 +287,8 @@ static int session_timeout(const Session *s) {
                 until = s->drain_until;
         if (s->end_input_at && !s->record)
                 until = MIN2(until, s->end_input_at);
+        if (s->leave_at && !s->record)
+                until = MIN2(until, s->leave_at);
         if (until == USEC_INFINITY || (s->record && until <= now))
                 return -1; // nothing but what poll tells
         return until <= now ? 0 : (int) ((until - now) / 1000) + 1;
@@ -306,7 +311,7 @@ static void session_turn(Session *s) {
                 pump_turn(&s->pumps[i], &fds[2 * i], &fds[2 * i + 1]);
         if (!s->record && (input_was_open ? pump_is_done(&s->pumps[SESSION_IN]) : s->end_input_at && clock_monotonic() >= s->end_input_at))
                 session_end_pty_input(s);
-        if (s->pumps[SESSION_IN].escaped)
+        if (s->pumps[SESSION_IN].escaped || (s->leave_at && clock_monotonic() >= s->leave_at))
                 s->over = true;
         if (!s->cli->client && !s->record && !s->over && clock_monotonic() >= s->retry_at)
                 session_reconnect(s);

@@ -74,6 +74,8 @@ check "label" hostctl label pt-a team=red role=web
 check_is "labels are shown" "blue" sh -c "hostctl label pt-a team=blue >/dev/null && hostctl show pt-a -f json | jq -r .labels.team"
 check "an empty value removes a label" sh -c "hostctl label pt-a role= && hostctl show pt-a -f json | jq -e '.labels | has(\"role\") | not'"
 check "unset" sh -c "hostctl unset pt-a pids && hostctl show pt-a --expanded | grep -E '^pids .*(preset|default)'"
+check "a console without input ends by itself" sh -c "timeout 10 hostctl console pt-a </dev/null"
+check "and so does one at the end of its input" sh -c "printf '\\n' | timeout 10 hostctl console pt-a"
 check "log shows the console" sh -c "hostctl log pt-a | grep -q 'tiny: up'"
 
 # --- the state that delete meets
