@@ -30,7 +30,8 @@ packages_root() {
         return $status
 }
 
-# packages_in ROOT DIR COMMAND: as an ordinary user, without a network, with DIR as /build; the root itself stays as it is.
+# packages_in ROOT DIR COMMAND: as an ordinary user (packages_user), without a network, with DIR as /build; the root stays as it is.
+packages_user=1234:1234
 packages_in() {
         unshare -m -n bash -ec '
                 over=$(mktemp -d)
@@ -47,9 +48,9 @@ packages_in() {
                 ln -s pts/ptmx "$over/root/dev/ptmx" && ln -s /proc/self/fd "$over/root/dev/fd"
                 for node in null zero full random urandom tty; do touch "$over/root/dev/$node" && mount --bind "/dev/$node" "$over/root/dev/$node"; done
                 status=0
-                env -i PATH=/usr/bin:/usr/sbin:/bin:/sbin LC_ALL=C.UTF-8 HOME=/home/builder chroot --userspec=1234:1234 "$over/root" bash -ec "cd /build && $3" || status=$?
+                env -i PATH=/usr/bin:/usr/sbin:/bin:/sbin LC_ALL=C.UTF-8 HOME=/home/builder chroot --userspec="$4" "$over/root" bash -ec "cd /build && $3" || status=$?
                 umount -R -l "$over/root"
                 umount -l "$over"
                 rmdir "$over"
-                exit $status' packages_in "$1" "$2" "$3" </dev/null
+                exit $status' packages_in "$1" "$2" "$3" "$packages_user" </dev/null
 }
