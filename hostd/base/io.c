@@ -9,13 +9,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-int io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_size) {
-        _cleanup_close_ int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+int io_read_all(int fd, size_t max, char **ret, size_t *ret_size) {
         _cleanup_free_ char *buf = NULL;
         size_t used = 0, room = 0;
 
-        if (fd < 0)
-                return -errno;
         for (;;) {
                 if (room - used < 2) {
                         char *grown = realloc(buf, room = room ? room * 2 : 4096);
@@ -40,6 +37,12 @@ int io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *re
         if (ret_size)
                 *ret_size = used;
         return 0;
+}
+
+int io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_size) {
+        _cleanup_close_ int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+
+        return fd < 0 ? -errno : io_read_all(fd, max, ret, ret_size);
 }
 
 int io_read_u64(int dirfd, const char *path, unsigned long long *ret) {

@@ -12,6 +12,8 @@
 // Reads at most `max` bytes (a larger file is -EFBIG) and adds a NUL that is not counted. `ret_size` may be NULL.
 // Works for procfs, sysfs and cgroupfs. Only the last component is kept from being a link (O_NOFOLLOW).
 int io_read_file(int dirfd, const char *path, size_t max, char **ret, size_t *ret_size);
+// The same of an open file or pipe, to its end.
+int io_read_all(int fd, size_t max, char **ret, size_t *ret_size);
 // One decimal number; "max" is UINT64_MAX.
 int io_read_u64(int dirfd, const char *path, unsigned long long *ret);
 int io_write_all(int fd, const void *data, size_t size);

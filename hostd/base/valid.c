@@ -110,7 +110,8 @@ static bool check_path(const char *v) {
         return true;
 }
 
-static bool check_cpuset(const char *v) {
+// "0-3,7", without blanks.
+static bool check_ranges(const char *v, unsigned long min, unsigned long max) {
         for (;;) {
                 char *end;
                 if (!isdigit((unsigned char) *v))
@@ -121,7 +122,7 @@ static bool check_cpuset(const char *v) {
                                 return false;
                         b = strtoul(end + 1, &end, 10);
                 }
-                if (b < a || b > 8191)
+                if (a < min || b < a || b > max)
                         return false;
                 if (*end == 0)
                         return true;
@@ -129,6 +130,10 @@ static bool check_cpuset(const char *v) {
                         return false;
                 v = end + 1;
         }
+}
+
+static bool check_cpuset(const char *v) {
+        return check_ranges(v, 0, 8191);
 }
 
 static bool check_ifname(const char *v) {
@@ -155,24 +160,7 @@ static bool check_cidr(const char *v) {
 }
 
 static bool check_ports(const char *v) {
-        for (;;) {
-                char *end;
-                if (!isdigit((unsigned char) *v))
-                        return false;
-                unsigned long a = strtoul(v, &end, 10), b = a;
-                if (*end == '-') {
-                        if (!isdigit((unsigned char) end[1]))
-                                return false;
-                        b = strtoul(end + 1, &end, 10);
-                }
-                if (a < 1 || b < a || b > 65535)
-                        return false;
-                if (*end == 0)
-                        return true;
-                if (*end != ',')
-                        return false;
-                v = end + 1;
-        }
+        return check_ranges(v, 1, 65535);
 }
 
 static bool check_package(const char *v) {

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/io.h"
+
 #define USER_FILE_MAX (1 << 20)
 #define USER_FIELDS 7
 
@@ -127,32 +129,11 @@ void user_parse_group(const char *text, User *user) {
 
 static int user_read(int dir, const char *name, char **ret) {
         _cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-        _cleanup_free_ char *text = NULL;
         struct stat st;
-        size_t used = 0;
 
         if (fd < 0 || fstat(fd, &st) < 0)
                 return -errno;
-        if (!S_ISREG(st.st_mode))
-                return -EBADF;
-        if (st.st_size > USER_FILE_MAX)
-                return -EFBIG;
-        text = malloc(USER_FILE_MAX + 1);
-        if (!text)
-                return -ENOMEM;
-        while (used < USER_FILE_MAX) {
-                ssize_t n = read(fd, text + used, USER_FILE_MAX - used);
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        return -errno;
-                if (n == 0)
-                        break;
-                used += (size_t) n;
-        }
-        text[used] = 0;
-        *ret = TAKE_PTR(text);
-        return 0;
+        return S_ISREG(st.st_mode) ? io_read_all(fd, USER_FILE_MAX, ret, NULL) : -EBADF;
 }
 
 int user_load(const char *etc, const char *who, User *ret) {

@@ -69,34 +69,6 @@ static int git_env(const Git *git, char ***ret) {
         return 0;
 }
 
-// To the end of the file; more than `max` is -EFBIG.
-static int read_all(int fd, size_t max, GitText *ret) {
-        _cleanup_free_ char *text = NULL;
-        size_t used = 0, room = 0;
-
-        for (;;) {
-                if (room - used < 2) {
-                        char *grown = realloc(text, room = room ? room * 2 : 4096);
-                        if (!grown)
-                                return -ENOMEM;
-                        text = grown;
-                }
-                ssize_t n = read(fd, text + used, room - used - 1);
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        return -errno;
-                if (n == 0)
-                        break;
-                used += (size_t) n;
-                if (used > max)
-                        return -EFBIG;
-        }
-        text[used] = 0;
-        *ret = (GitText) {TAKE_PTR(text), used};
-        return 0;
-}
-
 // git's exit status, or -EINTR when a signal ended it.
 static int wait_for(pid_t pid) {
         int status;
@@ -154,7 +126,7 @@ static int git_capture(const Git *git, const char *const *arguments, GitCapture 
         if (r < 0)
                 return r;
         wr = close_fd(wr);
-        r = read_all(rd, capture->max, &capture->output);
+        r = io_read_all(rd, capture->max, &capture->output.data, &capture->output.size);
         rd = close_fd(rd); // git ends with SIGPIPE when its output was too long
         status = wait_for(pid);
         if (r < 0)
@@ -164,7 +136,7 @@ static int git_capture(const Git *git, const char *const *arguments, GitCapture 
                 return status;
         }
         if (lseek(said, 0, SEEK_SET) >= 0)
-                (void) read_all(said, GIT_OUTPUT_MAX, &capture->said);
+                (void) io_read_all(said, GIT_OUTPUT_MAX, &capture->said.data, &capture->said.size);
         return status;
 }
 

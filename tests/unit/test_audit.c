@@ -6,12 +6,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "own_mount.h"
+
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -250,22 +250,7 @@ static int fill_disk(void) {
 }
 
 static void test_disk_full(void **state) {
-        pid_t pid = fork();
-        int status;
-
-        if (pid == 0) {
-                if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-                    mount("tmpfs", dir, "tmpfs", 0, "size=64k") < 0)
-                        _exit(77);
-                _exit(fill_disk());
-        }
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_true(WIFEXITED(status));
-        if (WEXITSTATUS(status) == 77) {
-                print_message("SKIP: a small file system cannot be mounted here\n");
-                skip();
-        }
-        assert_int_equal(WEXITSTATUS(status), 0);
+        test_with_mount(&(OwnMount) {"tmpfs", dir, "tmpfs", 0, "size=64k"}, fill_disk);
 }
 
 // ---- tampering ----

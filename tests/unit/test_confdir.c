@@ -4,14 +4,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sched.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include <cmocka.h>
+
+#include "own_mount.h"
 
 #include "base/clock.h"
 #include "base/io.h"
@@ -332,47 +332,33 @@ static void fill_disk(const char *path) {
                 ;
 }
 
-// In a mount namespace of its own, with a disk of 2 MiB: the old text stays, the commit says why, and later everything is made up for.
-static void test_disk_full(void **state) {
-        pid_t pid;
-        int status;
+// The old text stays, the commit says why, and later everything is made up for.
+static int run_disk_full(void) {
+        _cleanup_(history_commit_freep) HistoryCommit *full = NULL;
+        _cleanup_error_ Error written = ERROR_NULL, committed = ERROR_NULL;
+        _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
+        char filler[64];
 
-        if (geteuid() != 0) {
-                print_message("SKIP: mounting a small disk needs root\n");
-                return;
-        }
-        pid = fork();
-        assert_true(pid >= 0);
-        if (pid == 0) {
-                _cleanup_(history_commit_freep) HistoryCommit *full = NULL;
-                _cleanup_error_ Error written = ERROR_NULL, committed = ERROR_NULL;
-                char filler[64];
-                if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-                    mount("tmpfs", top, "tmpfs", 0, "size=2m") < 0)
-                        _exit(77);
-                _cleanup_(confdir_freep) ConfDir *dir = open_or_fail();
-                snprintf(filler, sizeof(filler), "%s/filler", top);
-                write_or_fail(dir, "hostd.conf", "old");
-                commit_or_fail(dir, "old");
-                write_or_fail(dir, "instances.d/a.conf", "not committed");
-                fill_disk(filler);
-                if (confdir_write(dir, "hostd.conf", "new", &written) != -ENOSPC || written.code != ERR_QUOTA)
-                        _exit(1);
-                expect_text(dir, "hostd.conf", "old");
-                full = take_commit(dir, "a <b@c>", "full");
-                if (run_commits(dir, full, &committed) >= 0 || committed.code != ERR_QUOTA)
-                        _exit(2);
-                _cleanup_(confdir_freep) ConfDir *again = open_or_fail(); // hostd comes up nevertheless
-                (void) unlink(filler);
-                if (run_commits(dir, full, NULL) < 0)
-                        _exit(4);
-                _exit(log_lines(dir, NULL) == 3 ? 0 : 3);
-        }
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-                print_message("SKIP: a small disk cannot be mounted here\n");
-        else
-                assert_int_equal(status, 0);
+        snprintf(filler, sizeof(filler), "%s/filler", top);
+        write_or_fail(dir, "hostd.conf", "old");
+        commit_or_fail(dir, "old");
+        write_or_fail(dir, "instances.d/a.conf", "not committed");
+        fill_disk(filler);
+        if (confdir_write(dir, "hostd.conf", "new", &written) != -ENOSPC || written.code != ERR_QUOTA)
+                return 1;
+        expect_text(dir, "hostd.conf", "old");
+        full = take_commit(dir, "a <b@c>", "full");
+        if (run_commits(dir, full, &committed) >= 0 || committed.code != ERR_QUOTA)
+                return 2;
+        _cleanup_(confdir_freep) ConfDir *again = open_or_fail(); // hostd comes up nevertheless
+        (void) unlink(filler);
+        if (run_commits(dir, full, NULL) < 0)
+                return 4;
+        return log_lines(dir, NULL) == 3 ? 0 : 3;
+}
+
+static void test_disk_full(void **state) {
+        test_with_mount(&(OwnMount) {"tmpfs", top, "tmpfs", 0, "size=2m"}, run_disk_full);
 }
 
 // What is not ours stays out of the history, and git's own configuration cannot make git run anything.
@@ -508,37 +494,23 @@ static void test_broken_repository(void **state) {
         assert_int_equal(log_lines(dir, NULL), 2);
 }
 
-// In a mount namespace of its own, where something that is no program is in git's place.
-static void test_no_git(void **state) {
-        pid_t pid;
-        int status;
+static int run_no_git(void) {
+        _cleanup_(confdir_freep) ConfDir *dir = NULL;
 
-        if (geteuid() != 0) {
-                print_message("SKIP: hiding git needs root\n");
-                return;
-        }
-        pid = fork();
-        assert_true(pid >= 0);
-        if (pid == 0) {
-                _cleanup_(confdir_freep) ConfDir *dir = NULL;
-                if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-                    mount("/dev/null", "/usr/bin/git", NULL, MS_BIND, NULL) < 0)
-                        _exit(77);
-                if (confdir_open(top, &dir, NULL) != CONFDIR_NO_HISTORY || strcmp(confdir_no_history(dir), "git is not installed") != 0)
-                        _exit(1);
-                write_or_fail(dir, "hostd.conf", "1");
-                expect_text(dir, "hostd.conf", "1");
-                _cleanup_(history_commit_freep) HistoryCommit *one = take_commit(dir, "a <b@c>", "later");
-                if (run_commits(dir, one, NULL) != CONFDIR_NO_HISTORY || confdir_earlier(dir, "hostd.conf", 0))
-                        _exit(2);
-                (void) umount("/usr/bin/git");
-                _exit(run_commits(dir, one, NULL) == 0 && log_lines(dir, NULL) == 2 ? 0 : 3);
-        }
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-                print_message("SKIP: nothing can be mounted here\n");
-        else
-                assert_int_equal(status, 0);
+        if (confdir_open(top, &dir, NULL) != CONFDIR_NO_HISTORY || strcmp(confdir_no_history(dir), "git is not installed") != 0)
+                return 1;
+        write_or_fail(dir, "hostd.conf", "1");
+        expect_text(dir, "hostd.conf", "1");
+        _cleanup_(history_commit_freep) HistoryCommit *one = take_commit(dir, "a <b@c>", "later");
+        if (run_commits(dir, one, NULL) != CONFDIR_NO_HISTORY || confdir_earlier(dir, "hostd.conf", 0))
+                return 2;
+        (void) umount("/usr/bin/git");
+        return run_commits(dir, one, NULL) == 0 && log_lines(dir, NULL) == 2 ? 0 : 3;
+}
+
+// Something that is no program is in git's place.
+static void test_no_git(void **state) {
+        test_with_mount(&(OwnMount) {"/dev/null", "/usr/bin/git", NULL, MS_BIND, NULL}, run_no_git);
 }
 
 static void test_earlier(void **state) {
