@@ -72,7 +72,10 @@ static int disk_open_parent(const DiskHost *host, const char *path, const char *
 }
 
 static int disk_open_trash(const DiskHost *host) {
-        if (mkdirat(host->root_fd, DISK_TRASH, 0700) < 0 && errno != EEXIST)
+        if (mkdirat(host->root_fd, DISK_TRASH, 0700) < 0) {
+                if (errno != EEXIST)
+                        return -errno;
+        } else if (fsync(host->root_fd) < 0)
                 return -errno;
         int fd = openat(host->root_fd, DISK_TRASH, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         return fd < 0 ? -errno : fd;
@@ -106,6 +109,9 @@ static int disk_make(const DiskHost *host, const char *path, uint32_t project_id
         }
         if (r == 0 && (host->bytes || host->inodes))
                 r = disk_ops(host)->set(host, fd, project_id, limits);
+        // The name must be there after a power cut before anybody says that the instance is.
+        if (r == 0 && (fsync(fd) < 0 || fsync(parent) < 0))
+                r = -errno;
         if (r < 0) // it is empty, so removal is quick
                 (void) disk_ops(host)->purge(host, parent, name);
         return r;
@@ -145,17 +151,20 @@ int disk_usage(const DiskHost *host, const char *path, uint32_t project_id, Disk
 }
 
 int disk_remove(const DiskHost *host, const char *path, const char *trash_name, Error *err) {
+        const char *name;
         int r;
 
         if (!disk_path_is_valid(path) || !disk_name_is_valid(trash_name))
                 return error_set(err, ERR_INVALID, "the path of a disk or its name in the trash is not valid");
-        _cleanup_close_ int trash = disk_open_trash(host);
+        _cleanup_close_ int trash = disk_open_trash(host), parent = disk_open_parent(host, path, &name);
         if (trash < 0)
                 return error_set_errno(err, trash, "opening %s", DISK_TRASH);
+        // Both names on disk before the record goes: storage without one would be a leak for ever.
         if (renameat2(host->root_fd, path, trash, trash_name, RENAME_NOREPLACE) == 0)
-                return 0;
-        r = -errno;
-        return r == -ENOENT ? 0 : error_set_errno(err, r, "moving %s to the trash", path);
+                r = fsync(trash) < 0 || (parent >= 0 && fsync(parent) < 0) ? -errno : 0;
+        else
+                r = errno == ENOENT ? 0 : -errno;
+        return r < 0 ? error_set_errno(err, r, "moving %s to the trash", path) : 0;
 }
 
 int disk_purge(const DiskHost *host, const char *trash_name, Error *err) {

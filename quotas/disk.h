@@ -37,3 +37,5 @@ int disk_remove(const DiskHost *host, const char *path, const char *trash_name, 
 // The project id is read from the tree itself and its limits are taken back.
 int disk_purge(const DiskHost *host, const char *trash_name, Error *err);
 int disk_trash_list(const DiskHost *host, char ***ret);
+// Removes a tree that a guest wrote, whatever its depth, with a bounded number of descriptors and no recursion. Absent is success.
+int disk_remove_tree(int dirfd, const char *name);

@@ -21,6 +21,3 @@ typedef struct DiskOps {
 } DiskOps;
 
 extern const DiskOps disk_btrfs_ops, disk_project_ops, disk_plain_ops;
-
-// Removes a tree of any depth with a bounded number of descriptors and no recursion.
-int disk_remove_tree(int dirfd, const char *name);

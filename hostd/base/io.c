@@ -150,6 +150,33 @@ int io_write_atomic(int dirfd, const char *path, const void *data, size_t size, 
         return fsync(dir) < 0 ? -errno : 0;
 }
 
+// ".NAME.PID.tmp" and nothing else.
+static bool is_temporary(const char *name) {
+        size_t size = strlen(name);
+        const char *pid;
+
+        if (name[0] != '.' || size < 8 || strcmp(name + size - 4, ".tmp") != 0)
+                return false;
+        for (pid = name + size - 4; pid > name && pid[-1] >= '0' && pid[-1] <= '9'; pid--)
+                ;
+        return pid < name + size - 4 && pid > name + 1 && pid[-1] == '.';
+}
+
+void io_sweep_temporaries(int dirfd, const char *path) {
+        int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        DIR *d = fd < 0 ? NULL : fdopendir(fd);
+        struct dirent *e;
+
+        if (!d) {
+                (void) close_fd(fd);
+                return;
+        }
+        while ((e = readdir(d)))
+                if (is_temporary(e->d_name))
+                        (void) unlinkat(fd, e->d_name, 0); // what stays harms nobody
+        (void) closedir(d);
+}
+
 int io_mkdir_p(int dirfd, const char *path, mode_t mode) {
         _cleanup_free_ char *copy = strdup(path);
 

@@ -22,6 +22,8 @@ int io_write_file(int dirfd, const char *path, const char *text);
 int io_write_filef(int dirfd, const char *path, const char *format, ...) _printf_(3, 4);
 // Temporary file in the same directory, fsync, rename, fsync of the directory: afterwards the old or the new content is there.
 int io_write_atomic(int dirfd, const char *path, const void *data, size_t size, mode_t mode);
+// Removes the temporary files that a writer left which was killed or lost its power. Only where nobody writes at the moment.
+void io_sweep_temporaries(int dirfd, const char *path);
 // mkdir -p below dirfd; existing directories are left as they are.
 int io_mkdir_p(int dirfd, const char *path, mode_t mode);
 // Removes a tree, staying on its file system, following nothing. Absent is success.

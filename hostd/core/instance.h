@@ -101,10 +101,11 @@ void instance_event(Instance *instance, const char *type, json_t *detail);
 int instance_disk_create(Instance *instance, Error *err);
 // Fresh upper and work; on failure the old ones are in place. Slow: in a job.
 int instance_disk_rebuild(const Instance *instance, const char *digest, Error *err);
-void instance_disk_repair(const Instance *instance); // at start: puts back what a rebuild that was cut short set aside
+void instance_disk_repair(Instance *instance); // at start: after a rebuild that was cut short the root is the old one or the new one
 int instance_disk_remove(Instance *instance, Error *err); // to the trash; the space comes back in a job
 
 void instance_disk_watch(Manager *manager); // warns of instances that have used up what they may
+bool instance_disk_is_in_trash(Manager *manager, uint16_t slot); // files of this slot's ids are still there
 void instance_disk_purge_leftovers(Manager *manager); // at start and now and then: what is still in the trash
 
 // Verbs. They return 0 when the request was taken (then `done` will be called), or fail at once without calling it.

@@ -8,6 +8,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/valid.h"
 #include "core/job.h"
 #include "core/manager.h"
 
@@ -16,8 +17,28 @@ static const struct {
         mode_t mode;
 } instance_dirs[] = {{"upper", 0755}, {"work", 0700}, {"data", 0755}, {"snapshots", 0700}};
 
+#define SLOT_REBUILDING "rebuilding" // third word: what is set aside is the root, until this word is gone
+
+// The slot file of a directory of an instance: its number, its template, and whether a rebuild is under way.
+static int slot_write(uint16_t slot, const char *digest, bool rebuilding, int dir) {
+        char text[128];
+
+        snprintf(text, sizeof(text), "%u %s%s\n", slot, digest, rebuilding ? " " SLOT_REBUILDING : "");
+        return io_write_atomic(dir, "slot", text, strlen(text), 0600);
+}
+
+static bool slot_read(int dir, char ret_digest[65], bool *ret_rebuilding) {
+        _cleanup_free_ char *text = NULL;
+        char word[16] = "";
+        unsigned slot;
+
+        if (io_read_file(dir, "slot", 256, &text, NULL) < 0 || sscanf(text, "%4u %64s %15s", &slot, ret_digest, word) < 2)
+                return false;
+        *ret_rebuilding = strcmp(word, SLOT_REBUILDING) == 0;
+        return valid_is(VALID_DIGEST, ret_digest);
+}
+
 static int make_dirs(uint16_t slot, const char *digest, int dir, Error *err) {
-        char text[96];
         int r;
 
         for (size_t i = 0; i < ELEMENTS(instance_dirs); i++)
@@ -25,8 +46,7 @@ static int make_dirs(uint16_t slot, const char *digest, int dir, Error *err) {
                 if ((mkdirat(dir, instance_dirs[i].name, 0700) < 0 && errno != EEXIST) ||
                     fchmodat(dir, instance_dirs[i].name, instance_dirs[i].mode, 0) < 0)
                         return error_set_errno(err, errno, "cannot make %s", instance_dirs[i].name);
-        snprintf(text, sizeof(text), "%u %s\n", slot, digest);
-        r = io_write_atomic(dir, "slot", text, strlen(text), 0600);
+        r = slot_write(slot, digest, false, dir);
         return r < 0 ? error_set_errno(err, r, "cannot write the slot") : 0;
 }
 
@@ -61,63 +81,130 @@ int instance_disk_create(Instance *instance, Error *err) {
 
 #define ROOT_DIRS 2 // of instance_dirs: what a rebuild replaces
 #define ASIDE ".old"
+#define GONE ".gone" // set aside by a rebuild that got through, and being removed by a job
 
-static char *aside_name(size_t i, char ret[32]) {
-        snprintf(ret, 32, "%s" ASIDE, instance_dirs[i].name);
+static char *dir_name(size_t i, const char *suffix, char ret[32]) {
+        snprintf(ret, 32, "%s%s", instance_dirs[i].name, suffix);
         return ret;
 }
 
-static void put_back(int dir, size_t n) {
-        char aside[32];
-
-        for (size_t i = 0; i < n; i++) {
-                (void) io_remove_tree(dir, instance_dirs[i].name); // new and empty
-                (void) renameat(dir, aside_name(i, aside), dir, instance_dirs[i].name);
-        }
+static bool dir_exists(int dir, const char *name) {
+        return faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-// Renamed, not emptied: until the new directories and the slot file are there, the old root is whole and can be put back. The
-// quota and its inherited id stay on the directory above.
+static int put_back(int dir) {
+        char aside[32];
+        int r = 0;
+
+        for (size_t i = 0; i < ROOT_DIRS && r == 0; i++) {
+                if (!dir_exists(dir, dir_name(i, ASIDE, aside)))
+                        continue; // not set aside yet
+                r = disk_remove_tree(dir, instance_dirs[i].name); // new and empty
+                if (r == 0 && renameat(dir, aside, dir, instance_dirs[i].name) < 0)
+                        r = -errno;
+        }
+        return r;
+}
+
+static int set_aside(int dir) {
+        char aside[32];
+
+        for (size_t i = 0; i < ROOT_DIRS; i++)
+                if (renameat(dir, instance_dirs[i].name, dir, dir_name(i, ASIDE, aside)) < 0 && errno != ENOENT)
+                        return -errno;
+        return 0;
+}
+
+static int remove_dirs(int dir, const char *suffix) {
+        char name[32];
+        int r = 0;
+
+        for (size_t i = 0; i < ROOT_DIRS && r == 0; i++)
+                r = disk_remove_tree(dir, dir_name(i, suffix, name));
+        return r;
+}
+
+// Renamed, not emptied: until the slot file has the new template, the old root is whole and is put back, by this process or, after a
+// crash, by the next start of hostd. The quota and its inherited id stay on the directory above.
 int instance_disk_rebuild(const Instance *instance, const char *digest, Error *err) {
         _cleanup_free_ char *path = instance_disk_path(instance);
+        const StoreInstance *record = &instance->record;
         _cleanup_close_ int dir = -EBADF;
-        char aside[32];
         int r;
 
         if (!path)
                 return error_set_errno(err, ENOMEM, "cannot rebuild");
         dir = openat(instance->manager->state_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (dir < 0)
-                return error_set_errno(err, errno, "cannot open the storage of %s", instance->record.name);
-        for (size_t i = 0; i < ROOT_DIRS; i++) {
-                r = io_remove_tree(dir, aside_name(i, aside));
-                if (r < 0)
-                        return error_set_errno(err, r, "cannot remove %s of %s", aside, instance->record.name);
-        }
-        for (size_t i = 0; i < ROOT_DIRS; i++)
-                if (renameat(dir, instance_dirs[i].name, dir, aside_name(i, aside)) < 0 && errno != ENOENT) {
-                        r = error_set_errno(err, errno, "cannot set %s of %s aside", instance_dirs[i].name, instance->record.name);
-                        put_back(dir, i);
-                        return r;
-                }
-        r = make_dirs(instance->record.slot, digest, dir, err);
+        r = dir < 0 ? -errno : remove_dirs(dir, ASIDE);
+        if (r == 0)
+                r = slot_write(record->slot, record->template_digest, true, dir);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot begin to rebuild %s", record->name);
+        r = set_aside(dir);
+        if (r < 0)
+                (void) error_set_errno(err, r, "cannot set the root of %s aside", record->name);
+        else
+                r = make_dirs(record->slot, digest, dir, err);
         if (r < 0) {
-                put_back(dir, ROOT_DIRS);
+                if (put_back(dir) == 0)
+                        (void) slot_write(record->slot, record->template_digest, false, dir); // the next start of hostd does it otherwise
                 return r;
         }
-        for (size_t i = 0; i < ROOT_DIRS; i++)
-                (void) io_remove_tree(dir, aside_name(i, aside)); // what stays counts against the limit until the next rebuild
+        (void) remove_dirs(dir, ASIDE); // what stays counts against the limit until the next start of hostd
         return 0;
 }
 
-void instance_disk_repair(const Instance *instance) {
+static int remove_gone_work(void *input, json_t **ret, Error *err) {
+        int r = remove_dirs(*(int *) input, GONE);
+
+        return r < 0 ? error_set_errno(err, r, "cannot remove what a rebuild set aside") : 0;
+}
+
+static void remove_gone_done(void *userdata, int r, json_t *result, Error *err) {
+        if (r < 0)
+                log_debug("%s", error_message(err, r)); // the next start of hostd tries again
+}
+
+// It may be large, so a job removes it; under another name, because a new rebuild may set its own aside meanwhile.
+static void remove_aside_later(const Instance *instance, int dir) {
+        JobSpec spec = {.work = remove_gone_work, .input = &dir, .done = remove_gone_done};
+        _cleanup_error_ Error err = ERROR_NULL;
+        char aside[32], gone[32];
+        bool any = false;
+
+        for (size_t i = 0; i < ROOT_DIRS; i++) {
+                (void) renameat(dir, dir_name(i, ASIDE, aside), dir, dir_name(i, GONE, gone)); // not while one of before is there
+                any = any || dir_exists(dir, gone);
+        }
+        if (any && job_start(instance->manager->event, &spec, &err) < 0)
+                remove_gone_done(NULL, -EBUSY, NULL, &err);
+}
+
+void instance_disk_repair(Instance *instance) {
         _cleanup_free_ char *path = instance_disk_path(instance);
         _cleanup_close_ int dir = path ? openat(instance->manager->state_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -EBADF;
-        char aside[32];
+        StoreInstance *record = &instance->record;
+        _cleanup_error_ Error err = ERROR_NULL;
+        char digest[65];
+        bool rebuilding;
 
-        for (size_t i = 0; dir >= 0 && i < ROOT_DIRS; i++)
-                if (faccessat(dir, instance_dirs[i].name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
-                        (void) renameat(dir, aside_name(i, aside), dir, instance_dirs[i].name); // none there: nothing was set aside
+        if (dir < 0)
+                return;
+        io_sweep_temporaries(dir, ".");
+        if (!slot_read(dir, digest, &rebuilding))
+                return;
+        if (rebuilding) {
+                log_info("%s: a rebuild was interrupted, the old root is put back", record->name);
+                if (put_back(dir) < 0 || slot_write(record->slot, digest, false, dir) < 0)
+                        manager_warn(instance->manager, "rebuild", record->name, "the root that an interrupted rebuild set aside cannot be put back");
+        } else
+                remove_aside_later(instance, dir);
+        if (strcmp(record->template_digest, digest) == 0)
+                return;
+        // The rebuild had got through, its record had not.
+        snprintf(record->template_digest, sizeof(record->template_digest), "%s", digest);
+        if (store_instance_update(instance->manager->store, record, &err) < 0)
+                manager_warn(instance->manager, "store", record->name, "%s", error_message(&err, -EIO));
 }
 
 typedef struct Purge {
@@ -149,6 +236,18 @@ static void purge_done(void *userdata, int r, json_t *result, Error *err) {
         else
                 manager_unwarn(m, "purge", "host");
         free(purge);
+}
+
+bool instance_disk_is_in_trash(Manager *m, uint16_t slot) {
+        _cleanup_strv_ char **names = NULL;
+        unsigned other;
+
+        if (disk_trash_list(&m->disk, &names) < 0)
+                return true; // not known: the slot is not given out
+        for (char **name = names; name && *name; name++)
+                if (sscanf(*name, "i%4x-", &other) == 1 && other == slot)
+                        return true;
+        return false;
 }
 
 static void purge_start(Manager *m, uint16_t slot, const char *trash) {

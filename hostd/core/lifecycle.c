@@ -72,7 +72,7 @@ static void undo_create(Instance *instance) {
         uint16_t slot = instance->record.slot;
         bool used = false;
 
-        // With a directory the purge releases the slot; without one nothing was ever written with its ids.
+        // With a directory, here or in the trash, the purge releases the slot; without one nothing was ever written with its ids.
         _cleanup_free_ char *path = instance_disk_path(instance);
         struct stat st;
         if (path && fstatat(m->state_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0) {
@@ -83,7 +83,7 @@ static void undo_create(Instance *instance) {
         error_done(&ignored);
         (void) store_instance_retire(m->store, instance->record.name, &ignored);
         error_done(&ignored);
-        if (!used)
+        if (!used && !instance_disk_is_in_trash(m, slot))
                 (void) store_slot_release(m->store, slot, &ignored);
         error_done(&ignored);
         (void) instance_free(instance);
@@ -146,6 +146,7 @@ int lifecycle_create(Manager *m, const CreateOptions *options, Instance **ret, E
                 undo_create(instance);
                 return error_wrap(err, "cannot create %s", options->name);
         }
+        (void) store_instance_pardon(m->store, options->name, NULL); // else the next start of hostd does, as there is a file
         instance_event(instance, "instance-created", json_pack("{s:s}", "template", options->template));
         *ret = instance;
         return 0;
@@ -157,12 +158,18 @@ typedef struct Deletion {
         void *userdata;
 } Deletion;
 
-// The file goes first, so that its commit overlaps with the end of the instance. From here on the instance is
-// one without a configuration: if hostd dies now, the next one reports it, and "delete" finishes the rest.
+// The file goes first, so that its commit overlaps with the end of the instance. From here on the instance is one without a
+// configuration: if hostd dies now, the next one goes on with it, as the note in the store says. Without that note (a full disk
+// must not keep anybody from deleting) it reports the instance, and "delete" finishes the rest.
 static int delete_file(Instance *instance, Error *err) {
         _cleanup_free_ char *path = conf_path(instance->record.name);
-        int r = path ? confdir_remove(instance->manager->confdir, path, err) : error_set_errno(err, ENOMEM, "cannot delete %s", instance->record.name);
+        Store *store = instance->manager->store;
+        int r;
 
+        (void) store_instance_condemn(store, instance->record.name, NULL);
+        r = path ? confdir_remove(instance->manager->confdir, path, err) : error_set_errno(err, ENOMEM, "cannot delete %s", instance->record.name);
+        if (r < 0 && r != -ENOENT)
+                (void) store_instance_pardon(store, instance->record.name, NULL);
         if (r != -ENOENT)
                 return r;
         if (err)
@@ -241,6 +248,34 @@ int lifecycle_delete(Instance *instance, InstanceDone done, void *userdata, Erro
         return 0;
 }
 
+static void deletion_finished(void *userdata, int r, Error *err) {
+        Manager *m = userdata;
+
+        if (r < 0 && !m->stopping)
+                manager_warn(m, "delete", "host", "what an interrupted creation or deletion left cannot be removed: %s", error_message(err, r));
+        else
+                manager_unwarn(m, "delete", "host");
+}
+
+void lifecycle_finish_deletions(Manager *m) {
+        Instance *next;
+
+        for (Instance *i = m->instances.first; i; i = next) {
+                _cleanup_error_ Error err = ERROR_NULL;
+                next = i->next;
+                if (!store_instance_is_condemned(m->store, i->record.name))
+                        continue;
+                if (i->config) { // the cut came before the file was gone
+                        (void) store_instance_pardon(m->store, i->record.name, NULL);
+                        continue;
+                }
+                log_info("%s: its creation or deletion was interrupted: removed", i->record.name);
+                int r = lifecycle_delete(i, deletion_finished, m, &err);
+                if (r < 0)
+                        deletion_finished(m, r, &err);
+        }
+}
+
 // Hundreds of new files would hold up the loop for seconds: what is left over comes with the next plan.
 #define CREATE_PORTION (500 * USEC_PER_MSEC)
 
@@ -300,6 +335,8 @@ int lifecycle_load(Manager *m, Error *err) {
                 if (!config && !stored) {
                         log_info("%s was not created completely or its deletion was interrupted: undone", records[i].name);
                         undo_create(instance);
+                } else if (!config && store_instance_is_condemned(m->store, records[i].name)) {
+                        ; // for lifecycle_finish_deletions(), when it is known what runs
                 } else if (!config) {
                         manager_warn(m, "orphan", records[i].name, "instances.d/%s.conf is gone: data kept until \"hostctl delete %s\"", records[i].name,
                                      records[i].name);

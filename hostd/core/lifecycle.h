@@ -25,3 +25,5 @@ int lifecycle_admit_change(Manager *manager, const InstanceConfig *config, Error
 void lifecycle_create_missing(Manager *manager);
 // At start: records without files and storage are what a killed creation left.
 int lifecycle_load(Manager *manager, Error *err);
+// Then, when it is known what runs: deletions and creations that an earlier hostd did not come to the end of.
+void lifecycle_finish_deletions(Manager *manager);

@@ -367,6 +367,7 @@ int manager_run(Manager *m, Error *err) {
         if ((r = lifecycle_load(m, err)) < 0 || (r = command_link_new(m, err)) < 0 || (r = watch_all(m, err)) < 0)
                 return r;
         adopt_all(m);
+        lifecycle_finish_deletions(m);
         command_link_sweep(m);
         (void) leaks_sweep(m, NULL);
         instance_disk_purge_leftovers(m);

@@ -164,8 +164,7 @@ int template_build_read(TemplateJob *job) {
                 ssize_t n = read(job->out_fd, buf, sizeof(buf));
                 if (n < 0 && errno == EINTR)
                         continue;
-                if (n == 0)
-                        job->out_fd = close_fd(job->out_fd);
+                // Not closed at its end: the caller watches it, and a closed descriptor cannot be taken out of epoll any more.
                 if (n <= 0)
                         break;
                 for (ssize_t i = 0; i < n; i++)
@@ -196,7 +195,7 @@ static int adopt_image(TemplateJob *job, int out) {
         const Manifest *m = job->manifest;
         TemplateRegistry *r = job->registry;
         _cleanup_close_ int from = openat(out, "image.erofs", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), to = -EBADF;
-        char temp[TEMPLATE_NAME_MAX], name[TEMPLATE_NAME_MAX], found[DIGEST_TEXT_MAX];
+        char temp[TEMPLATE_NAME_MAX], name[TEMPLATE_NAME_MAX], marker[TEMPLATE_NAME_MAX], found[DIGEST_TEXT_MAX];
         struct stat st;
         int k;
 
@@ -215,10 +214,16 @@ static int adopt_image(TemplateJob *job, int out) {
                 k = digest_fd(to, found);
         if (k >= 0 && strcmp(found, m->digest) != 0)
                 k = -EBADMSG;
-        if (k >= 0 && (fsync(to) < 0 || renameat(r->images_fd, temp, r->images_fd, template_digest_path(m->digest, ".erofs", name)) < 0))
+        if (k >= 0 && fsync(to) < 0)
                 k = -errno;
-        if (k < 0)
+        if (k >= 0)
+                k = io_write_atomic(r->images_fd, template_digest_path(m->digest, TEMPLATE_ADOPTING, marker), "", 0, 0600);
+        if (k >= 0 && renameat(r->images_fd, temp, r->images_fd, template_digest_path(m->digest, ".erofs", name)) < 0)
+                k = -errno;
+        if (k < 0) {
                 (void) unlinkat(r->images_fd, temp, 0);
+                (void) unlinkat(r->images_fd, template_digest_path(m->digest, TEMPLATE_ADOPTING, marker), 0);
+        }
         return k;
 }
 
@@ -249,6 +254,7 @@ static int job_built(TemplateJob *job, int status, Error *err) {
 
         while (job->out_fd >= 0 && job->error.code == ERR_NONE && template_build_read(job) > 0)
                 ;
+        job->out_fd = close_fd(job->out_fd); // nobody watches it at this moment
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
                 if (job->error.code == ERR_NONE)
                         return error_set(err, ERR_INTERNAL, "hostd-build died without saying why");
@@ -285,10 +291,11 @@ static int job_adopted(TemplateJob *job, int status, Error *err) {
                 return error_set_errno(err, ENOMEM, "manifest");
         // Written by us from what was checked, not copied. The image is there: from now on the template exists.
         k = io_write_atomic(r->images_fd, template_digest_path(job->manifest->digest, ".json", name), text, strlen(text), 0600);
-        if (k < 0) {
+        if (k < 0)
                 (void) unlinkat(r->images_fd, template_digest_path(job->manifest->digest, ".erofs", name), 0);
+        (void) unlinkat(r->images_fd, template_digest_path(job->manifest->digest, TEMPLATE_ADOPTING, name), 0);
+        if (k < 0)
                 return error_set_errno(err, k, "cannot store the manifest");
-        }
         return template_registry_load(r, job->manifest->digest, err);
 }
 

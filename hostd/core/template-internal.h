@@ -13,6 +13,7 @@ struct TemplateRegistry {
 
 // "DIGEST<suffix>", asserted to be a digest. ret holds 80 bytes.
 #define TEMPLATE_NAME_MAX 80
+#define TEMPLATE_ADOPTING ".new" // beside the image, until its manifest is there
 char *template_digest_path(const char *digest, const char *suffix, char *ret);
 // Reads templates/DIGEST.json, checks it against the image, adds it. Idempotent.
 int template_registry_load(TemplateRegistry *registry, const char *digest, Error *err);

@@ -94,10 +94,23 @@ int template_registry_load(TemplateRegistry *r, const char *digest, Error *err) 
         return 0;
 }
 
+// An adoption that was cut short left an image without its manifest, or had only its marker to remove.
+static void registry_finish_adoption(TemplateRegistry *r, const char *digest) {
+        char name[TEMPLATE_NAME_MAX];
+
+        if (!valid_is(VALID_DIGEST, digest))
+                return;
+        if (faccessat(r->images_fd, template_digest_path(digest, ".json", name), F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+                (void) unlinkat(r->images_fd, template_digest_path(digest, ".erofs", name), 0);
+        (void) unlinkat(r->images_fd, template_digest_path(digest, TEMPLATE_ADOPTING, name), 0);
+}
+
 static int registry_scan(TemplateRegistry *r, Error *err) {
         struct dirent **names = NULL;
-        int n = scandirat(r->images_fd, ".", &names, NULL, NULL);
+        int n;
 
+        io_sweep_temporaries(r->images_fd, ".");
+        n = scandirat(r->images_fd, ".", &names, NULL, NULL);
         if (n < 0)
                 return error_set_errno(err, errno, "cannot list the templates");
         for (int i = 0; i < n; i++) {
@@ -111,10 +124,35 @@ static int registry_scan(TemplateRegistry *r, Error *err) {
                                 log_warning("template %s is ignored: %s", names[i]->d_name, error_message(&e, k));
                 } else if (dot && strcmp(dot, ".tmp") == 0)
                         (void) unlinkat(r->images_fd, names[i]->d_name, 0); // of an adoption that was cut short
+                else if (dot && strcmp(dot, TEMPLATE_ADOPTING) == 0) {
+                        *dot = 0;
+                        registry_finish_adoption(r, names[i]->d_name);
+                }
                 free(names[i]);
         }
         free(names);
         return 0;
+}
+
+// Emptied, not removed and made anew: on a full disk that may fail, and hostd must come up on one.
+static int registry_clear_builds(TemplateRegistry *r) {
+        _cleanup_close_ int fd = -EBADF;
+        struct dirent **names = NULL;
+        int k = io_mkdir_p(r->state_fd, "build", 0700), n;
+
+        if (k < 0)
+                return k;
+        fd = openat(r->state_fd, "build", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        n = fd < 0 ? -1 : scandirat(fd, ".", &names, NULL, NULL);
+        if (n < 0)
+                return -errno;
+        for (int i = 0; i < n; i++) {
+                if (k == 0 && strcmp(names[i]->d_name, ".") != 0 && strcmp(names[i]->d_name, "..") != 0)
+                        k = io_remove_tree(fd, names[i]->d_name);
+                free(names[i]);
+        }
+        free(names);
+        return k;
 }
 
 int template_registry_new(int state_fd, const char *run_dir, TemplateRegistry **ret, Error *err) {
@@ -130,9 +168,7 @@ int template_registry_new(int state_fd, const char *run_dir, TemplateRegistry **
                 return error_set_errno(err, r->state_fd < 0 ? errno : ENOMEM, "templates");
         k = io_mkdir_p(r->state_fd, "templates", 0700);
         if (k >= 0)
-                k = io_remove_tree(r->state_fd, "build");
-        if (k >= 0)
-                k = io_mkdir_p(r->state_fd, "build", 0700);
+                k = registry_clear_builds(r);
         if (k < 0)
                 return error_set_errno(err, k, "cannot prepare the directories of the templates");
         r->images_fd = openat(r->state_fd, "templates", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -220,6 +256,8 @@ static int registry_delete(TemplateRegistry *r, Template *t, char *const *used, 
             (unlinkat(r->images_fd, template_digest_path(digest, ".erofs", image), 0) < 0 && errno != ENOENT))
                 return error_set_errno(err, errno, "cannot delete the template %.12s", digest);
         registry_drop(r, t);
+        if (fsync(r->images_fd) < 0)
+                return error_set_errno(err, errno, "cannot sync the templates' directory");
         return 0;
 }
 

@@ -45,7 +45,8 @@ static int copy_file(Copy *copy, int from, int to, const char *name, const struc
                         return n < 0 ? -errno : -EIO;
                 left -= n;
         }
-        return fchown(out, st->st_uid, st->st_gid) < 0 || fchmod(out, st->st_mode & 07777) < 0 ? -errno : 0;
+        // The rename that puts the copy in place may outlive a power cut that the files' contents do not.
+        return fchown(out, st->st_uid, st->st_gid) < 0 || fchmod(out, st->st_mode & 07777) < 0 || fsync(out) < 0 ? -errno : 0;
 }
 
 static int copy_link(int from, int to, const char *name, const struct stat *st) {
@@ -77,7 +78,7 @@ static int copy_dir(Copy *copy, int from, int to, const char *name, const struct
         copy->depth--;
         if (r < 0)
                 return r;
-        return fchown(out, st->st_uid, st->st_gid) < 0 || fchmod(out, st->st_mode & 07777) < 0 ? -errno : 0;
+        return fchown(out, st->st_uid, st->st_gid) < 0 || fchmod(out, st->st_mode & 07777) < 0 || fsync(out) < 0 ? -errno : 0;
 }
 
 static int copy_entry(Copy *copy, int from, int to, const char *name) {
@@ -118,6 +119,7 @@ static int copy_children(Copy *copy, int from, int to) {
 static int copy_as_mapped_root(int userns, int from, int to) {
         _cleanup_close_ int in = -EBADF, out = -EBADF;
         Copy copy = {0};
+        int r;
 
         if (setns(userns, CLONE_NEWUSER) < 0 || setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
                 return -errno;
@@ -126,7 +128,8 @@ static int copy_as_mapped_root(int userns, int from, int to) {
         out = openat(to, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (in < 0 || out < 0)
                 return -errno;
-        return copy_children(&copy, in, out);
+        r = copy_children(&copy, in, out);
+        return r < 0 ? r : fsync(out) < 0 ? -errno : 0;
 }
 
 int home_copy(int userns, int from, int to, Error *err) {

@@ -495,6 +495,7 @@ int audit_open(const char *directory, Audit **ret, Error *err) {
         audit->told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (audit->told < 0)
                 return error_set_errno(err, errno, "opening the audit log");
+        io_sweep_temporaries(audit->dir, ".");
         r = open_chain(audit, err);
         if (r < 0)
                 return r;

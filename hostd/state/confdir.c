@@ -34,7 +34,8 @@ static const char exclude_text[] = "# Written by hostd: only its own files are k
                                    "/*.d/*\n!/instances.d/*.conf\n!/policies.d/*.conf\n!/templates.d/*.conf\n.*\n";
 
 // Locks that a killed git leaves behind; none of them is ever ours between two commits.
-static const char *const lock_files[] = {".git/index.lock", ".git/HEAD.lock", ".git/config.lock", ".git/refs/heads/main.lock"};
+static const char *const lock_files[] = {".git/index.lock", ".git/HEAD.lock", ".git/config.lock", ".git/packed-refs.lock", ".git/refs/heads/main.lock",
+                                          ".git/refs/hostd/next.lock"};
 
 struct ConfDir {
         char *path; // absolute
@@ -94,6 +95,31 @@ static bool file_has_text(int dir, const char *path, const char *text) {
         return io_read_file(dir, path, CONFDIR_TEXT_MAX, &now, NULL) == 0 && strcmp(now, text) == 0;
 }
 
+// Safe on an existing repository, and repairs one whose creation was cut short, except where its files are there and empty. Such a
+// one never had a commit, because the first is made after the sync, and may go.
+static int make_repository(ConfDir *dir, Error *err) {
+        const char *const *init = GIT_ARGUMENTS("init", "--quiet", "--initial-branch=main", "--template=");
+        const char *const *look = GIT_ARGUMENTS("rev-parse", "--git-dir");
+        Git git = git_of(dir);
+        bool had_commits = faccessat(dir->fd, ".git/refs/heads/main", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+                           faccessat(dir->fd, ".git/packed-refs", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+        int r = git_run(&git, init, NULL, err);
+
+        if (r == 0)
+                r = git_run(&git, look, NULL, err);
+        if (r > 0 && !had_commits) {
+                r = io_remove_tree(dir->fd, ".git");
+                if (r < 0)
+                        return error_set_errno(err, r, "cannot remove .git, which git cannot read");
+                r = git_check(&git, init, NULL, err);
+        } else if (r > 0)
+                r = git_check(&git, look, NULL, err); // says why
+        // Once in the life of a host: git does not sync what it makes a repository of.
+        if (r >= 0 && syncfs(dir->fd) < 0)
+                r = error_set_errno(err, errno, "cannot sync the new repository");
+        return r;
+}
+
 static int prepare_repository(ConfDir *dir, Error *err) {
         Git git = git_of(dir);
         struct stat st;
@@ -108,11 +134,10 @@ static int prepare_repository(ConfDir *dir, Error *err) {
                 if (r < 0)
                         return r;
         }
-        // Safe on an existing repository, and repairs one whose creation was cut short; but it always writes, and hostd must
-        // come up on a full disk, too.
+        // Not where there is one: that always writes, and hostd must come up on a full disk, too.
         r = git_run(&git, GIT_ARGUMENTS("rev-parse", "--git-dir"), NULL, err);
         if (r > 0)
-                r = git_check(&git, GIT_ARGUMENTS("init", "--quiet", "--initial-branch=main", "--template="), NULL, err);
+                r = make_repository(dir, err);
         if (r < 0)
                 return r;
         // Only if it differs: hostd must come up on a read-only /etc as well.
@@ -314,8 +339,11 @@ int confdir_open(const char *path, ConfDir **ret, Error *err) {
         if (dir->fd < 0)
                 return error_set_errno(err, errno, "cannot open %s", path);
         (void) clock_gettime(CLOCK_REALTIME_COARSE, &dir->opened);
-        for (size_t i = 0; r >= 0 && i < ELEMENTS(folders); i++)
+        io_sweep_temporaries(dir->fd, ".");
+        for (size_t i = 0; r >= 0 && i < ELEMENTS(folders); i++) {
                 r = make_folder(dir->fd, folders[i], err);
+                io_sweep_temporaries(dir->fd, folders[i]);
+        }
         if (r < 0) {
                 (void) error_wrap(err, "%s", path);
                 return r;

@@ -19,8 +19,8 @@ static const char *const git_options[] = {
         "core.hooksPath=/dev/null", "commit.gpgsign=false", "gc.auto=0", "maintenance.auto=false", "safe.directory=*",
         "core.fsmonitor=false", "core.untrackedCache=false", "core.quotePath=true", "core.autocrlf=false", "core.fileMode=false",
         "core.attributesFile=/dev/null", "core.excludesFile=/dev/null", "core.symlinks=true", "core.pager=cat",
-        // A power cut must not leave a commit whose objects are empty files.
-        "core.fsync=committed,loose-object,reference", "diff.external=", "i18n.commitEncoding=UTF-8",
+        // A power cut must leave no empty file where an object, a reference or the index was. Nothing reads a reflog, and none is synced.
+        "core.fsync=all", "core.logAllRefUpdates=false", "diff.external=", "i18n.commitEncoding=UTF-8",
 };
 
 // Options come first, so that no subcommand can take them for its own; nothing here came from a caller but the path.

@@ -2,11 +2,16 @@
 // History: see history.h.
 //
 // history_write() asks git for the present texts of the files in question (the tips), makes in memory of them and of the
-// commits one stream for git fast-import, and follows with each tip what the commits do to it. fast-import moves the branch once, at
-// its end, and refuses to when somebody else moved it meanwhile.
+// commits one stream for git fast-import, and follows with each tip what the commits do to it. The stream goes to a reference of its
+// own. The branch is moved once, when everything it then names is on the disk, and not when somebody else moved it meanwhile: git
+// syncs the files that it writes, but not the names that it gives them, and a power cut must leave neither a branch that names a
+// missing commit nor, after the answer, one without the commit.
 #include "state/history.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/strv.h"
@@ -15,6 +20,7 @@
 
 #define HISTORY_TRIES 3
 #define HISTORY_PAUSE_USEC 50000
+#define NEXT "refs/hostd/next" // what fast-import writes to; there only while it does, or after a crash
 #define HAND "root <0@host>" // who changes files by hand, as far as anybody can tell
 
 // ---- changes and commits -----------------------------------------------------------------------------------------------------
@@ -149,6 +155,7 @@ typedef struct Tips {
         Tip *tips;
         size_t n, room;
         char **listed; // owns the paths that only history knows
+        char head[65]; // the commit they are of
 } Tips;
 
 static void tips_done(Tips *tips) {
@@ -219,9 +226,15 @@ static int tips_name(Tips *tips, const Git *git, const HistoryCommit *commits, E
         return r < 0 ? error_set_errno(err, r, "cannot commit") : 0;
 }
 
-// "OID blob SIZE\nTEXT\n" or "HEAD:PATH missing\n" for each, in the order they were asked for.
+// "OID commit SIZE\nTEXT\n", and "OID blob SIZE\nTEXT\n" or "HEAD:PATH missing\n" for each, in the order they were asked for.
 static int tips_parse(Tips *tips, const GitText *output, Error *err) {
-        const char *p = output->data, *end = p + output->size;
+        const char *p = output->data ?: "", *end = p + output->size;
+        unsigned long long head_size;
+        int head_line = 0;
+
+        if (sscanf(p, "%64[0-9a-f] commit %llu%n", tips->head, &head_size, &head_line) != 2 || head_size >= output->size - (size_t) head_line - 1)
+                return error_set(err, ERR_INTERNAL, "git cannot read the commit that HEAD names");
+        p += (size_t) head_line + 1 + head_size + 1;
 
         for (size_t i = 0; i < tips->n; i++) {
                 const char *line_end = memchr(p, '\n', (size_t) (end - p));
@@ -260,6 +273,7 @@ static int tips_load(Tips *tips, const Git *git, const HistoryCommit *commits, E
         f = open_memstream(&input.data, &input.size);
         if (!f)
                 return error_set_errno(err, errno, "cannot commit");
+        fputs("HEAD\n", f);
         for (size_t i = 0; i < tips->n; i++)
                 fprintf(f, "HEAD:%s\n", tips->tips[i].path);
         if (fclose(f) != 0)
@@ -272,7 +286,7 @@ static int tips_load(Tips *tips, const Git *git, const HistoryCommit *commits, E
 
 // Paths are ours, so that none needs quoting; author and message were checked; texts have their size before them.
 static void put_commit(FILE *f, bool first, const HistoryCommit *commit, const char *author, const char *message) {
-        fprintf(f, "commit HEAD\nauthor %s %lld +0000\ncommitter hostd <hostd@localhost> %lld +0000\ndata %zu\n%s\n\n", author,
+        fprintf(f, "commit " NEXT "\nmark :1\nauthor %s %lld +0000\ncommitter hostd <hostd@localhost> %lld +0000\ndata %zu\n%s\n\n", author,
                 (long long) commit->when, (long long) commit->when, strlen(message) + 1, message);
         if (first)
                 fputs("from HEAD^0\n", f);
@@ -340,10 +354,80 @@ static int make_stream(Tips *tips, const HistoryCommit *commits, GitText *ret, E
                 if (r >= 0)
                         r = put_difference(f, &n, tips, commits);
         }
-        fputs("done\n", f);
+        fputs("get-mark :1\ndone\n", f);
         if (fclose(f) != 0 || r < 0)
                 return error_set_errno(err, r < 0 ? r : ENOMEM, "cannot commit");
         return (int) n;
+}
+
+// ---- the disk ----------------------------------------------------------------------------------------------------------------
+
+static int sync_directory(int dir, const char *path) {
+        _cleanup_close_ int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+        return fd < 0 ? (errno == ENOENT ? 0 : -errno) : fsync(fd) < 0 ? -errno : 0;
+}
+
+// Of the 256 directories of objects those count that changed since `since`.
+static int sync_objects(int dir, const struct timespec *since) {
+        char path[sizeof("objects/00")];
+        struct stat st;
+        int r = 0;
+
+        for (unsigned i = 0; i < 256 && r == 0; i++) {
+                (void) snprintf(path, sizeof(path), "objects/%02x", i & 0xff);
+                if (fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    (st.st_mtim.tv_sec > since->tv_sec || (st.st_mtim.tv_sec == since->tv_sec && st.st_mtim.tv_nsec >= since->tv_nsec)))
+                        r = sync_directory(dir, path);
+        }
+        if (r == 0)
+                r = sync_directory(dir, "objects/pack");
+        return r < 0 ? r : sync_directory(dir, "objects");
+}
+
+static int sync_references(int dir) {
+        int r = sync_directory(dir, "refs/heads");
+
+        return r < 0 ? r : sync_directory(dir, ".");
+}
+
+// Moves the branch from `old` to `new`, which ends with a newline.
+static int move_branch(const Git *git, const char *old, const char *new, Error *err) {
+        _cleanup_free_ char *text = NULL;
+        GitText input;
+
+        if (asprintf(&text, "start\nupdate HEAD %.*s %s\ndelete " NEXT " %sprepare\ncommit\n", (int) strcspn(new, "\n"), new, old, new) < 0) {
+                text = NULL;
+                return error_set_errno(err, ENOMEM, "cannot commit");
+        }
+        input = (GitText) {text, strlen(text)};
+        return git_filter(git, GIT_ARGUMENTS("update-ref", "--stdin"), &input, NULL, err);
+}
+
+static int write_stream(const Git *git, const GitText *stream, const char *old, Error *err) {
+        _cleanup_(git_text_done) GitText new = {0};
+        _cleanup_free_ char *path = NULL;
+        _cleanup_close_ int dir = -EBADF;
+        struct timespec start;
+        int r;
+
+        if (asprintf(&path, "%s/.git", git->path) < 0)
+                path = NULL;
+        dir = path ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+        if (dir < 0)
+                return error_set_errno(err, path ? errno : ENOMEM, "cannot commit");
+        (void) clock_gettime(CLOCK_REALTIME_COARSE, &start); // the clock of files' times
+        r = git_filter(git, GIT_ARGUMENTS("fast-import", "--force", "--quiet", "--done", "--date-format=raw"), stream, &new, err);
+        if (r < 0)
+                return r;
+        if (!new.data || new.size < 40)
+                return error_set(err, ERR_INTERNAL, "git fast-import does not tell what it wrote");
+        if ((r = sync_objects(dir, &start)) < 0)
+                return error_set_errno(err, r, "cannot sync the history");
+        r = move_branch(git, old, new.data, err);
+        if (r >= 0 && (r = sync_references(dir)) < 0)
+                return error_set_errno(err, r, "cannot sync the history");
+        return r;
 }
 
 static int write_once(const Git *git, const HistoryCommit *commits, Error *err) {
@@ -353,9 +437,10 @@ static int write_once(const Git *git, const HistoryCommit *commits, Error *err) 
 
         if (r >= 0)
                 r = make_stream(&tips, commits, &stream, err);
-        if (r <= 0)
-                return r;
-        r = git_filter(git, GIT_ARGUMENTS("fast-import", "--quiet", "--done", "--date-format=raw"), &stream, NULL, err);
+        if (r > 0)
+                r = write_stream(git, &stream, tips.head, err);
+        else if (r == 0 && !tips.listed) // a whole one comes at each start, when the index may be behind
+                return 0;
         if (r < 0)
                 return r;
         // For people who look with git: else it would show the commits as changes to be taken back. A later commit makes up for it.

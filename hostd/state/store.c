@@ -21,6 +21,7 @@
 #define STORE_VALUE_MAX 65536
 #define STORE_TEXT_MAX 1024
 #define STORE_REBUILD_KEY "store.rebuild"
+#define STORE_CONDEMNED "store.condemned/" // and the name
 
 // In the order in which they are given out.
 typedef enum SlotState { SLOT_NEVER, SLOT_RELEASED, SLOT_LIVE, SLOT_RETIRED } SlotState;
@@ -50,6 +51,7 @@ typedef enum Statement {
         ST_SLOT_LIST,
         ST_INSTANCE_ADD,
         ST_INSTANCE_UPDATE,
+        ST_INSTANCE_SAME,
         ST_INSTANCE_REMOVE,
         ST_INSTANCE_LIST,
         ST_WARNING_NOTE,
@@ -77,6 +79,7 @@ static const char *const statements[_ST_MAX] = {
                             " VALUES (?, ?, ?, ?, ?, ?, ?)",
         [ST_INSTANCE_UPDATE] = "UPDATE instance SET generation = ?, wanted = ?, created = ?, started = ?, template = ?"
                                " WHERE name = ?",
+        [ST_INSTANCE_SAME] = "SELECT 1 FROM instance WHERE name = ? AND wanted = ? AND template = ?",
         [ST_INSTANCE_REMOVE] = "DELETE FROM instance WHERE name = ?",
         [ST_INSTANCE_LIST] = "SELECT name, slot, generation, wanted, created, started, template FROM instance ORDER BY name",
         [ST_WARNING_NOTE] = "INSERT INTO warning (kind, entity, text, first_seen, last_seen, count) VALUES (?1, ?2, ?3, ?4, ?4, 1)"
@@ -428,6 +431,17 @@ static int instance_insert(Store *store, const StoreInstance *instance, uint16_t
         return r < 0 ? r : 0;
 }
 
+static char *condemned_key(const char *name, char ret[64]) {
+        (void) snprintf(ret, 64, STORE_CONDEMNED "%.33s", name);
+        return ret;
+}
+
+static int condemned_set(Store *store, const char *name, const char *value, Error *err) {
+        char key[64];
+
+        return store_value_set(store, condemned_key(name, key), value, err);
+}
+
 int store_instance_add(Store *store, StoreInstance *instance, Error *err) {
         uint16_t slot = 0;
         int r = valid_check(VALID_NAME, "name", instance->name, err);
@@ -439,6 +453,8 @@ int store_instance_add(Store *store, StoreInstance *instance, Error *err) {
         r = slot_next(store, &slot, err);
         if (r == 0)
                 r = instance_insert(store, instance, slot, err);
+        if (r == 0)
+                r = condemned_set(store, instance->name, "1", err);
         r = store_end(store, r, true, err);
         if (r == 0)
                 instance->slot = slot;
@@ -463,12 +479,43 @@ int store_instance_restore(Store *store, const StoreInstance *instance, Error *e
         return store_end(store, instance_insert(store, instance, instance->slot, err), true, err);
 }
 
+static bool instance_promises_the_same(Store *store, const StoreInstance *instance) {
+        _cleanup_stmt_ sqlite3_stmt *stmt =
+                statement_bind(store, ST_INSTANCE_SAME, "tit", instance->name, (int64_t) instance->wanted, instance->template_digest);
+
+        return statement_step(store, stmt, NULL) > 0;
+}
+
 // Never touches the slot: an instance keeps it for life.
 int store_instance_update(Store *store, const StoreInstance *instance, Error *err) {
-        int r = store_run(store, ST_INSTANCE_UPDATE, err, "iiiitt", (int64_t) instance->generation, (int64_t) instance->wanted,
-                          (int64_t) instance->created, (int64_t) instance->started, instance->template_digest, instance->name);
+        bool durable = !instance_promises_the_same(store, instance);
+        int r = store_begin(store, durable, err);
 
-        return r < 0 ? r : r > 0 ? 0 : error_set(err, ERR_NOT_FOUND, "instance %s is not known", instance->name);
+        if (r < 0)
+                return r;
+        r = store_run(store, ST_INSTANCE_UPDATE, err, "iiiitt", (int64_t) instance->generation, (int64_t) instance->wanted,
+                      (int64_t) instance->created, (int64_t) instance->started, instance->template_digest, instance->name);
+        if (r == 0)
+                r = error_set(err, ERR_NOT_FOUND, "instance %s is not known", instance->name);
+        r = store_end(store, r, durable, err);
+        return r < 0 ? r : 0;
+}
+
+int store_instance_condemn(Store *store, const char *name, Error *err) {
+        int r = store_begin(store, true, err);
+
+        return r < 0 ? r : store_end(store, condemned_set(store, name, "1", err), true, err);
+}
+
+bool store_instance_is_condemned(Store *store, const char *name) {
+        _cleanup_free_ char *value = NULL;
+        char key[64];
+
+        return store_value_get(store, condemned_key(name, key), &value, NULL) >= 0;
+}
+
+int store_instance_pardon(Store *store, const char *name, Error *err) {
+        return condemned_set(store, name, NULL, err);
 }
 
 // Not durable on purpose: after a power cut the instance is back in the list without storage, which the daemon sees and retires
@@ -482,6 +529,8 @@ int store_instance_retire(Store *store, const char *name, Error *err) {
         if (r == 0)
                 r = error_set(err, ERR_NOT_FOUND, "instance %s is not known", name);
         if (r > 0)
+                r = store_instance_pardon(store, name, err);
+        if (r >= 0)
                 r = store_run(store, ST_INSTANCE_REMOVE, err, "t", name);
         r = store_end(store, r, false, err);
         return r < 0 ? r : 0;

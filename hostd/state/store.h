@@ -3,9 +3,10 @@
 // is also written to instances/NAME/slot; after STORE_CREATED or STORE_REBUILT the daemon gives each back with
 // store_instance_restore() (or store_slot_retire() for leftovers without a configuration) and ends with store_rebuild_done().
 //
-// Writes are synchronous=NORMAL: never torn, but a power cut may lose the last ones. Only store_instance_add() waits for the
-// disk, because a forgotten slot would be given out twice. One process, one connection, one thread: a second one is ERR_BUSY.
-// A full disk is ERR_QUOTA and changes nothing.
+// Writes are synchronous=NORMAL: never torn, but a power cut may lose the last ones. What waits for the disk: store_instance_add(),
+// because a forgotten slot would be given out twice; what an answer promises beyond the power cut (whether an instance is to run,
+// of which template it is); and that a deletion has begun. One process, one connection, one thread: a second one is ERR_BUSY. A full
+// disk is ERR_QUOTA and changes nothing.
 //
 // Slot: a small number (1..1023) that names every kernel object of an instance and gives its id range and addresses. A slot is
 // not reused while files of its range may exist: it stays "retired" until store_slot_release().
@@ -41,10 +42,15 @@ typedef struct StoreInstance {
         usec_t created, started; // realtime; 0 = never
         char template_digest[65];
 } StoreInstance;
-// Fills slot: the lowest that was never used, then the one released longest ago. ERR_EXISTS, ERR_QUOTA.
+// Fills slot: the lowest that was never used, then the one released longest ago. ERR_EXISTS, ERR_QUOTA. The instance is condemned.
 int store_instance_add(Store *store, StoreInstance *instance, Error *err);
 int store_instance_restore(Store *store, const StoreInstance *instance, Error *err); // keeps its slot; ERR_CONFLICT if that is taken
 int store_instance_update(Store *store, const StoreInstance *instance, Error *err); // by name
+// An instance is condemned from store_instance_add() until its file is there, and again from the beginning of its deletion: the next
+// hostd removes what is left of a condemned one without a file. The note goes with the instance.
+int store_instance_condemn(Store *store, const char *name, Error *err);
+bool store_instance_is_condemned(Store *store, const char *name);
+int store_instance_pardon(Store *store, const char *name, Error *err);
 int store_instance_retire(Store *store, const char *name, Error *err); // the name is free at once, the slot stays taken
 int store_slot_retire(Store *store, uint16_t slot, Error *err); // a leftover of unknown name; ERR_CONFLICT if an instance has it
 int store_slot_release(Store *store, uint16_t slot, Error *err); // only a retired one; ERR_NOT_FOUND

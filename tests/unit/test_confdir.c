@@ -494,6 +494,38 @@ static void test_broken_repository(void **state) {
         assert_int_equal(log_lines(dir, NULL), 2);
 }
 
+static void put(const char *name, const char *text) {
+        char path[256];
+
+        (void) snprintf(path, sizeof(path), "%s/%s", top, name);
+        assert_int_equal(io_write_atomic(AT_FDCWD, path, text, strlen(text), 0644), 0);
+}
+
+// What a power cut during the very first start leaves: the names are there and the contents are not, and temporary files lie about.
+static void test_cut_short(void **state) {
+        _cleanup_(confdir_freep) ConfDir *dir = NULL;
+        char path[256];
+
+        (void) snprintf(path, sizeof(path), "%s/.git/objects", top);
+        assert_int_equal(io_mkdir_p(AT_FDCWD, path, 0755), 0);
+        (void) snprintf(path, sizeof(path), "%s/instances.d", top);
+        assert_int_equal(io_mkdir_p(AT_FDCWD, path, 0755), 0);
+        put(".git/HEAD", "");
+        put(".git/config", "");
+        put(".hostd.conf.12.tmp", "half");
+        put("instances.d/.a.conf.4711.tmp", "half");
+        put("instances.d/.a.conf.tmp", "an editor's");
+        put("hostd.conf", "1");
+        dir = open_or_fail();
+        assert_null(confdir_no_history(dir));
+        assert_int_equal(faccessat(confdir_fd(dir), ".hostd.conf.12.tmp", F_OK, 0), -1);
+        assert_int_equal(faccessat(confdir_fd(dir), "instances.d/.a.conf.4711.tmp", F_OK, 0), -1);
+        assert_int_equal(faccessat(confdir_fd(dir), "instances.d/.a.conf.tmp", F_OK, 0), 0);
+        expect_text(dir, "hostd.conf", "1");
+        write_or_fail(dir, "hostd.conf", "2");
+        commit_or_fail(dir, "two");
+}
+
 static int run_no_git(void) {
         _cleanup_(confdir_freep) ConfDir *dir = NULL;
 
@@ -588,6 +620,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_taken_back, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_other_commits, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_broken_repository, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_cut_short, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_no_git, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_earlier, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_speed, setup, teardown),

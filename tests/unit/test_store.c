@@ -270,6 +270,23 @@ static void test_values(void **state) {
         assert_int_equal(store_value_get(s, "cmd/a/1", &value, NULL), -ENOENT);
 }
 
+static void test_condemned(void **state) {
+        _cleanup_(store_closep) Store *s = open_store(":memory:", STORE_CREATED);
+        StoreInstance a = {.name = "a"};
+
+        assert_false(store_instance_is_condemned(s, "a"));
+        assert_int_equal(store_instance_add(s, &a, NULL), 0);
+        assert_true(store_instance_is_condemned(s, "a")); // until its file is there
+        assert_int_equal(store_instance_pardon(s, "a", NULL), 0);
+        assert_int_equal(store_instance_pardon(s, "a", NULL), 0); // already so
+        assert_false(store_instance_is_condemned(s, "a"));
+        assert_int_equal(store_instance_condemn(s, "a", NULL), 0);
+        assert_true(store_instance_is_condemned(s, "a"));
+        assert_false(store_instance_is_condemned(s, "b"));
+        assert_int_equal(store_instance_retire(s, "a", NULL), 0);
+        assert_false(store_instance_is_condemned(s, "a")); // the next one of this name begins anew
+}
+
 // ---- files that are not as we left them ----
 
 static void count_aside(size_t wanted) {
@@ -447,6 +464,7 @@ int main(void) {
                 FILE_TEST(test_instances),
                 cmocka_unit_test(test_warnings),
                 cmocka_unit_test(test_values),
+                cmocka_unit_test(test_condemned),
                 cmocka_unit_test(test_corrupt),
                 FILE_TEST(test_newer_and_odd),
                 FILE_TEST(test_size_limit),
