@@ -38,8 +38,8 @@ static const struct {
         // The kernel lets a nested user namespace mount proc and sysfs only where an unmasked one is visible already.
         {"lxc.mount.entry", "proc dev/.lxc/proc proc create=dir,optional 0 0"},
         {"lxc.mount.entry", "sys dev/.lxc/sys sysfs create=dir,optional 0 0"},
-        {"lxc.mount.entry", "/dev/fuse dev/fuse none bind,create=file,optional 0 0"},
-        {"lxc.mount.entry", "/dev/net/tun dev/net/tun none bind,create=file,optional 0 0"},
+        {"lxc.mount.entry", ROOTFS_DEVICES "/fuse dev/fuse none bind,create=file 0 0"},
+        {"lxc.mount.entry", ROOTFS_DEVICES "/tun dev/net/tun none bind,create=file 0 0"},
         {"lxc.mount.entry", "mqueue dev/mqueue mqueue rw,nosuid,nodev,noexec,create=dir,optional 0 0"},
         {"lxc.autodev", "1"},
         {"lxc.pty.max", "1024"},

@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #include "base/io.h"
@@ -219,12 +220,35 @@ static int data_mount(int root, int data, int userns, const InstanceSpec *spec, 
         return 0;
 }
 
+// Not the host's own nodes: their modes are the host's affair, and some hosts give them to root alone, who is nobody inside. Both
+// devices belong to whoever opens them: a mount and an interface in his own namespaces.
+static const struct {
+        const char *path;
+        unsigned minor_number;
+} device_nodes[] = {{ROOTFS_DEVICES "/fuse", 229}, {ROOTFS_DEVICES "/tun", 200}};
+
+static int devices_make(Error *err) {
+        mode_t mask = umask(0);
+        int r = 0;
+
+        if (mkdir(ROOTFS_DEVICES, 0755) < 0 || mount("devices", ROOTFS_DEVICES, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=0755,size=64k") < 0)
+                r = -errno;
+        for (size_t i = 0; r == 0 && i < ELEMENTS(device_nodes); i++)
+                if (mknod(device_nodes[i].path, S_IFCHR | 0666, makedev(10, device_nodes[i].minor_number)) < 0)
+                        r = -errno;
+        (void) umask(mask);
+        return r < 0 ? error_set_errno(err, r, "making the device nodes of the instance") : 0;
+}
+
 // The run directory is root's alone, but liblxc insists that the instance's root can reach the root and lxcpath. So everything
 // hangs below a small file system of our own, on a directory that each Linux has and that nothing here needs.
 static int root_mount(int overlay, Error *err) {
         if (mount("hostd", ROOTFS_STAGE, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0755,size=64k") < 0 ||
             mkdir(ROOTFS_PATH, 0755) < 0 || mkdir(ROOTFS_PIVOT, 0755) < 0 || mkdir(ROOTFS_LXC, 0755) < 0)
                 return error_set_errno(err, errno, "preparing %s in the own mount namespace", ROOTFS_STAGE);
+        int r = devices_make(err);
+        if (r < 0)
+                return r;
         if (move_mount(overlay, "", AT_FDCWD, ROOTFS_PATH, MOVE_MOUNT_F_EMPTY_PATH) < 0)
                 return error_set_errno(err, errno, "mounting the root");
         int root = open(ROOTFS_PATH, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -9,6 +9,7 @@
 #define ROOTFS_PATH ROOTFS_STAGE "/rootfs"
 #define ROOTFS_PIVOT ROOTFS_STAGE "/pivot" // where liblxc binds it before pivot_root()
 #define ROOTFS_LXC ROOTFS_STAGE "/lxc"     // lxcpath; liblxc keeps nothing in it
+#define ROOTFS_DEVICES ROOTFS_STAGE "/dev" // nodes of our own for what liblxc does not make: fuse, tun
 
 // A mount namespace of our own: unmounts on the host still arrive (slave), nothing of ours leaves.
 int rootfs_private_mounts(Error *err);
