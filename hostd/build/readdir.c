@@ -13,7 +13,7 @@
 typedef struct Packer {
         struct archive *archive;
         struct archive_entry_linkresolver *links;
-        dev_t device;
+        uint64_t mount;
         unsigned depth;
 } Packer;
 
@@ -57,17 +57,29 @@ static int packer_write(Packer *p, struct archive_entry *entry, int fd, const ch
 
 static int packer_directory(Packer *p, int dir, const char *path, Error *err);
 
+// What is mounted below is not packed. The device is no measure of that: on an overlay files have that of their layer, and a subvolume
+// of btrfs has one of its own.
+static int mount_of(int dir, const char *name, uint64_t *ret) {
+        struct statx st;
+
+        if (statx(dir, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_MNT_ID, &st) < 0)
+                return -errno;
+        *ret = st.stx_mnt_id;
+        return 0;
+}
+
 static int packer_entry(Packer *p, int dir, const char *name, const char *path, Error *err) {
         struct archive_entry *entry = archive_entry_new();
         _cleanup_close_ int fd = -EBADF;
         char target[4096];
         struct stat st;
+        uint64_t mount = 0;
         ssize_t n;
         int r = 0;
 
         if (!entry)
                 return error_set_errno(err, ENOMEM, "packing");
-        if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || mount_of(dir, name, &mount) < 0)
                 r = error_set_errno(err, errno, "cannot look at %s", path);
         else if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) {
                 fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -76,7 +88,7 @@ static int packer_entry(Packer *p, int dir, const char *name, const char *path, 
                 else if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
                         r = error_set(err, ERR_CONFLICT, "%s changed while it was read", path);
         }
-        if (r >= 0 && st.st_dev == p->device) {
+        if (r >= 0 && mount == p->mount) {
                 archive_entry_copy_stat(entry, &st);
                 archive_entry_set_pathname(entry, path);
                 if (S_ISLNK(st.st_mode)) {
@@ -123,15 +135,13 @@ static int packer_directory(Packer *p, int dir, const char *path, Error *err) {
 
 int unpack_pack_directory(int dir, int fd, Error *err) {
         Packer p = {.archive = archive_write_new(), .links = archive_entry_linkresolver_new()};
-        struct stat st;
         int r;
 
         if (!p.archive || !p.links)
                 r = error_set_errno(err, ENOMEM, "packing");
-        else if (fstat(dir, &st) < 0)
+        else if (mount_of(dir, ".", &p.mount) < 0)
                 r = error_set_errno(err, errno, "cannot look at the directory");
         else {
-                p.device = st.st_dev;
                 (void) archive_write_set_format_pax_restricted(p.archive);
                 archive_entry_linkresolver_set_strategy(p.links, ARCHIVE_FORMAT_TAR_PAX_RESTRICTED);
                 r = archive_write_open_fd(p.archive, fd) == ARCHIVE_OK ? packer_entry(&p, dir, ".", ".", err)

@@ -18,6 +18,8 @@ hostctl create agent b -s memory=512MiB -s pids=256 -s disk=300MiB -s inodes=100
 hostctl start a
 hostctl start b
 disk
+refused hostctl exec a -- dd if=/dev/zero of=/var/tmp/full bs=1M count=400 # nor is root of the guest above the limit
+hostctl exec a -- rm -f /var/tmp/full
 inodes
 hostctl set a disk=400MiB
 [ "$(hostctl exec a -- df -m --output=size / | tail -n 1 | tr -d ' ')" -ge 390 ]
