@@ -128,6 +128,10 @@ ROWS = [
         "/sys/fs/cgroup/release_agent={planted}", "/proc/irq/default_smp_affinity=1", "/proc/1/oom_score_adj=-1000")],
     *[both(f"read {f}", "EACCES|ENOENT|EPERM|EIO|ENODATA") for f in (
         "/proc/kcore", "/proc/kmsg", "/proc/vmallocinfo", "/proc/kpagecount", "/proc/slabinfo", "/proc/kpageflags", "/sys/kernel/debug/x", "/proc/vmcore")],
+    both("read /proc/kallsyms", "done|EACCES|EPERM|ENOENT", apparmor={"root": "EACCES|ENOENT", "agent": "EACCES|ENOENT"}),
+    both("read /dev/.lxc/proc/version", "done|EACCES", apparmor={"root": "EACCES", "agent": "EACCES"}),
+    both("write /proc/self/attr/current=changeprofile unconfined", "done|EINVAL|EACCES|EPERM|ENOENT", apparmor={"root": "EACCES|EPERM", "agent": "EACCES|EPERM"}),
+    both("write /sys/kernel/security/apparmor/.remove=hostd-instance", "ENOENT|EACCES|EPERM"),
     # --- control groups
     both("raise", "EACCES|ENOENT|EPERM", never="=done"),
     both("release-agent {planted}", NO + "|EINVAL|ENODEV|ENOENT|EBUSY", never="(release_agent|devices.allow)=done"),

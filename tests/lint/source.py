@@ -242,6 +242,22 @@ def keys_documented():
                 yield f"{key} ({source}) is not in {page}"
 
 
+def model_tests():
+    """The security model names tests, as FILE or FILE#WORDS; each must be there and hold the words."""
+    page = "docs/security-model.md"
+    named = re.findall(r"`(tests/[\w./-]+)(?:#([^`]+))?`", read(page))
+    if len(named) < 40:
+        yield f"{page}: only {len(named)} tests were found; has it changed its form?"
+    for path, words in named:
+        if not os.path.exists(path):
+            yield f"{page}: there is no {path}"
+        elif words and words not in read(path):
+            yield f"{page}: {path} does not have: {words}"
+    plain = [w for w in re.findall(r"\btests/\S+", re.sub(r"`[^`]*`", "", read(page)))]
+    for w in plain:
+        yield f"{page}: {w} is not in backticks"
+
+
 def pages_installed():
     """Each manual page is in exactly one dist_man_MANS."""
     named = []
@@ -281,6 +297,7 @@ RULES = [
     (urls, "no addresses of others"),
     (methods_documented, "methods have row, handler, manual"),
     (keys_documented, "configuration keys are in their manual pages"),
+    (model_tests, "the tests that the security model names exist"),
     (pages_installed, "manual pages are installed once"),
     (sources_built, "sources are built"),
 ]

@@ -54,7 +54,7 @@ fi
 
 # systemd-analyze wants the programs to exist: they are put below a root of their own.
 if command -v systemd-analyze >/dev/null; then
-        for program in $(sed -n 's/^Exec[A-Za-z]*=\([^ ]*\).*/\1/p' "$units"/*.service); do
+        for program in $(sed -n 's/^Exec[A-Za-z]*=[-+!@:]*\([^ ]*\).*/\1/p' "$units"/*.service); do
                 mkdir -p "$work$(dirname "$program")"
                 [ -e "$work$program" ] || { printf '#!/bin/sh\n' >"$work$program"; chmod 0755 "$work$program"; }
         done
