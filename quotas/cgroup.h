@@ -70,12 +70,14 @@ int cgroup_command_kill(CgroupBox *box, const char *id);   // cgroup.kill; absen
 int cgroup_command_remove(CgroupBox *box, const char *id); // -EBUSY while populated
 int cgroup_command_list(CgroupBox *box, char ***ret);
 
-int cgroup_box_freeze(CgroupBox *box, bool frozen, usec_t timeout, Error *err); // payload and commands; waits for cgroup.events
-bool cgroup_box_is_frozen(CgroupBox *box);
+// Tells the kernel to stop payload and commands, or to let them go; either takes a moment.
+int cgroup_box_freeze(CgroupBox *box, bool frozen, Error *err);
+bool cgroup_box_froze(CgroupBox *box, bool frozen); // all of it is so by now
+// Descriptors that poll EPOLLPRI each time that may have changed. Read them (pread, from 0) before polling again.
+#define CGROUP_FREEZE_GROUPS 2
+int cgroup_box_freeze_fds(CgroupBox *box, int ret[CGROUP_FREEZE_GROUPS]);
 int cgroup_box_kill(CgroupBox *box); // everything below box at once, after pids.max = 0
 bool cgroup_box_is_populated(CgroupBox *box);
-// A descriptor that polls EPOLLPRI each time that may have changed. Read it (pread, from 0) before polling again.
-int cgroup_box_empty_fd(CgroupBox *box);
 // A descriptor that polls ready (EPOLLPRI or EPOLLIN, see ret_events) when the box had an OOM kill; the caller then reads
 // cgroup_box_usage() (the count may follow the event by some milliseconds) and, for the victim, oom.h. Read the descriptor
 // empty each time (at most 4096 bytes per read; it is non-blocking). v1 tells of the box's own limit only. Owned by the caller.
@@ -83,7 +85,10 @@ int cgroup_box_oom_fd(CgroupBox *box, int *ret_fd, uint32_t *ret_events, Error *
 
 // Below "hostd/" (or hostd.slice): prefixes that exist on any hierarchy. For leaks and the sweep at start.
 int cgroup_host_list(CgroupHost *host, char ***ret_prefixes, Error *err);
-int cgroup_host_kill(CgroupHost *host, const char *prefix);  // everything below it, the supervisor too; absent is success
+int cgroup_host_kill(CgroupHost *host, const char *prefix); // everything below it, the supervisor too; absent is success
+bool cgroup_host_is_populated(CgroupHost *host, const char *prefix);
+// A descriptor that polls EPOLLPRI each time that may have changed. Read it (pread, from 0) before polling again.
+int cgroup_host_events_fd(CgroupHost *host, const char *prefix);
 // The same as cgroup_box_remove() for groups of which some may be missing: a creation or a removal was cut short.
 int cgroup_host_remove(CgroupHost *host, const char *prefix, Error *err);
 int cgroup_host_sweep(CgroupHost *host, const char *prefix); // removes an empty leftover; populated is -EBUSY

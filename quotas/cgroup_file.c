@@ -123,30 +123,36 @@ int cgroup_make(int dirfd, const char *group) {
         return fchmodat(dirfd, group, 0755, 0) < 0 ? -errno : 0;
 }
 
-// Name of any group directly below; 0 if there is none.
-static int cgroup_first(int fd, char name[static NAME_MAX + 1]) {
-        int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), found = 0;
-        DIR *d = copy < 0 ? NULL : fdopendir(copy);
-        struct dirent *e;
-
-        if (!d) {
-                found = -errno;
-                (void) close_fd(copy);
-                return found;
-        }
-        while (!found && (e = readdir(d)))
-                if (e->d_type == DT_DIR && strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) {
-                        (void) snprintf(name, NAME_MAX + 1, "%s", e->d_name);
-                        found = 1;
-                }
-        (void) closedir(d);
-        return found;
-}
-
 static int cgroup_rmdir(int dirfd, const char *name) {
         if (unlinkat(dirfd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
                 return 0;
         return errno == ENOTEMPTY ? -EBUSY : -errno;
+}
+
+// Removes what can be removed directly below; the name of one that cannot goes to `busy`. 1: there is one, 0: nothing is left.
+// `leaf` is the inode of a group that has none below: if it cannot be removed either, it is populated.
+static int cgroup_thin(int fd, ino_t leaf, char busy[static NAME_MAX + 1]) {
+        int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+        DIR *d = copy < 0 ? NULL : fdopendir(copy);
+        struct dirent *e;
+
+        if (!d) {
+                r = -errno;
+                (void) close_fd(copy);
+                return r;
+        }
+        while (r >= 0 && (e = readdir(d))) {
+                if (e->d_type != DT_DIR || strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+                        continue;
+                int k = cgroup_rmdir(fd, e->d_name);
+                if (k == -EBUSY && e->d_ino != leaf) {
+                        (void) snprintf(busy, NAME_MAX + 1, "%s", e->d_name);
+                        r = 1;
+                } else if (k < 0)
+                        r = k;
+        }
+        (void) closedir(d);
+        return r;
 }
 
 static int cgroup_move(int *fd, const char *name) {
@@ -161,9 +167,10 @@ static int cgroup_move(int *fd, const char *name) {
 
 int cgroup_remove_tree(int dirfd, const char *name) {
         _cleanup_close_ int fd = -EBADF;
-        char child[NAME_MAX + 1];
+        char busy[NAME_MAX + 1];
         unsigned depth = 0;
-        bool descended = false;
+        struct stat st;
+        ino_t leaf = 0;
         int r = cgroup_rmdir(dirfd, name);
 
         if (r != -EBUSY)
@@ -173,28 +180,16 @@ int cgroup_remove_tree(int dirfd, const char *name) {
                 return errno == ENOENT ? 0 : -errno;
         // A guest may nest groups as deep as it likes: walk with one descriptor and no recursion. Groups cannot be moved to
         // another parent, so ".." is where we came from.
-        for (;;) {
-                r = cgroup_first(fd, child);
-                if (r < 0)
-                        return r;
-                if (r == 0) {
-                        if (descended)
-                                return -EBUSY; // nothing below and yet not removable: populated
-                        if (depth == 0)
-                                return cgroup_rmdir(dirfd, name);
-                        r = cgroup_move(&fd, "..");
-                        depth--;
-                } else {
-                        r = cgroup_rmdir(fd, child);
-                        descended = r == -EBUSY;
-                        if (descended) {
-                                r = cgroup_move(&fd, child);
-                                depth++;
-                        }
-                }
+        while ((r = cgroup_thin(fd, leaf, busy)) > 0 || (r == 0 && depth > 0)) {
+                if (r == 0 && fstat(fd, &st) < 0)
+                        return -errno;
+                leaf = r == 0 ? st.st_ino : 0;
+                depth += r > 0 ? 1U : -1U;
+                r = cgroup_move(&fd, r > 0 ? busy : "..");
                 if (r < 0)
                         return r;
         }
+        return r < 0 ? r : cgroup_rmdir(dirfd, name);
 }
 
 int cgroup_delegate(int dirfd, const char *group, unsigned mask) {

@@ -231,6 +231,19 @@ int cgroup_host_list(CgroupHost *host, char ***ret_prefixes, Error *err) {
         return 0;
 }
 
+// What every instance has, from the bottom up. Most hierarchies hold nothing else, and then there is nothing to look for.
+static int sweep_known(int root, const char *prefix) {
+        static const char *const groups[] = {"/box/commands", "/box/guest", "/box/payload", "/box", "/run", "/monitor", ""};
+        char path[CGROUP_PATH_MAX];
+        int r = 0;
+
+        for (size_t i = 0; i < ELEMENTS(groups); i++) {
+                (void) snprintf(path, sizeof(path), "%s%s", prefix, groups[i]);
+                r = unlinkat(root, path, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
+        }
+        return r;
+}
+
 int cgroup_host_sweep(CgroupHost *host, const char *prefix) {
         int result = 0;
         char text[512];
@@ -243,7 +256,9 @@ int cgroup_host_sweep(CgroupHost *host, const char *prefix) {
             cgroup_find_number(text, "populated", &populated) == 0 && populated)
                 return -EBUSY;
         for (size_t i = 0; i < host->n_roots; i++) {
-                int r = host->roots[i] < 0 ? 0 : cgroup_remove_tree(host->roots[i], prefix);
+                int r = host->roots[i] < 0 ? 0 : sweep_known(host->roots[i], prefix);
+                if (r < 0)
+                        r = cgroup_remove_tree(host->roots[i], prefix);
                 if (r < 0 && result == 0)
                         result = r;
         }

@@ -38,32 +38,52 @@ int cgroup_wait_event(int root, const char *group, const char *key, bool value, 
         }
 }
 
-int cgroup_box_freeze(CgroupBox *box, bool frozen, usec_t timeout, Error *err) {
-        static const char *const groups[] = {"payload", "commands"};
-        usec_t now = clock_monotonic(), deadline = timeout > USEC_INFINITY - now ? USEC_INFINITY : now + timeout;
+static const char *const freeze_groups[CGROUP_FREEZE_GROUPS] = {"payload", "commands"};
+
+int cgroup_box_freeze(CgroupBox *box, bool frozen, Error *err) {
         int r = 0;
 
         if (!cgroup_exists(box->fds[CGROUP_V2], "payload"))
                 return error_set(err, ERR_BUSY, "the instance is not running");
-        for (size_t i = 0; i < ELEMENTS(groups) && r == 0; i++)
-                r = cgroup_write(box->fds[CGROUP_V2], groups[i], "cgroup.freeze", frozen ? "1" : "0");
-        for (size_t i = 0; i < ELEMENTS(groups) && r == 0; i++)
-                r = cgroup_wait_event(box->fds[CGROUP_V2], groups[i], "frozen", frozen, deadline);
+        for (size_t i = 0; i < CGROUP_FREEZE_GROUPS && r == 0; i++)
+                r = cgroup_write(box->fds[CGROUP_V2], freeze_groups[i], "cgroup.freeze", frozen ? "1" : "0");
         if (r == 0)
                 return 0;
         // Half frozen is the worst of all states: go back to running.
-        for (size_t i = 0; i < ELEMENTS(groups); i++)
-                (void) cgroup_write(box->fds[CGROUP_V2], groups[i], "cgroup.freeze", "0");
-        if (r == -ETIMEDOUT)
-                return error_set(err, ERR_TIMEOUT, "%s took too long: a process sits in the kernel and does not let go",
-                                 frozen ? "freezing" : "thawing");
+        for (size_t i = 0; i < CGROUP_FREEZE_GROUPS; i++)
+                (void) cgroup_write(box->fds[CGROUP_V2], freeze_groups[i], "cgroup.freeze", "0");
         return error_set_errno(err, r, "%s", frozen ? "freezing" : "thawing");
 }
 
-bool cgroup_box_is_frozen(CgroupBox *box) {
-        uint64_t frozen;
+bool cgroup_box_froze(CgroupBox *box, bool frozen) {
+        uint64_t value;
 
-        return state_event(box, "payload", "frozen", &frozen) == 0 && frozen;
+        for (size_t i = 0; i < CGROUP_FREEZE_GROUPS; i++)
+                if (state_event(box, freeze_groups[i], "frozen", &value) < 0 || (value != 0) != frozen)
+                        return false;
+        return true;
+}
+
+static int events_fd(int dirfd, const char *group) {
+        _cleanup_close_ int fd = -EBADF;
+        char path[CGROUP_PATH_MAX], text[512];
+
+        (void) snprintf(path, sizeof(path), "%s/cgroup.events", group);
+        fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        return fd < 0 || pread(fd, text, sizeof(text), 0) < 0 ? -errno : TAKE_FD(fd); // the reading arms the poll
+}
+
+int cgroup_box_freeze_fds(CgroupBox *box, int ret[CGROUP_FREEZE_GROUPS]) {
+        for (size_t i = 0; i < CGROUP_FREEZE_GROUPS; i++) {
+                ret[i] = events_fd(box->fds[CGROUP_V2], freeze_groups[i]);
+                if (ret[i] >= 0)
+                        continue;
+                int r = ret[i];
+                while (i-- > 0)
+                        (void) close_fd(ret[i]);
+                return r;
+        }
+        return 0;
 }
 
 bool cgroup_box_is_populated(CgroupBox *box) {
@@ -72,11 +92,16 @@ bool cgroup_box_is_populated(CgroupBox *box) {
         return state_event(box, "", "populated", &populated) == 0 && populated;
 }
 
-int cgroup_box_empty_fd(CgroupBox *box) {
-        _cleanup_close_ int fd = openat(box->fds[CGROUP_V2], "cgroup.events", O_RDONLY | O_CLOEXEC);
+bool cgroup_host_is_populated(CgroupHost *host, const char *prefix) {
         char text[512];
+        uint64_t populated;
 
-        return fd < 0 || pread(fd, text, sizeof(text), 0) < 0 ? -errno : TAKE_FD(fd); // the reading arms the poll
+        return cgroup_prefix_is_valid(prefix) && cgroup_read(host->roots[CGROUP_V2], prefix, "cgroup.events", text, sizeof(text)) > 0 &&
+               cgroup_find_number(text, "populated", &populated) == 0 && populated;
+}
+
+int cgroup_host_events_fd(CgroupHost *host, const char *prefix) {
+        return cgroup_prefix_is_valid(prefix) ? events_fd(host->roots[CGROUP_V2], prefix) : -EINVAL;
 }
 
 int cgroup_box_kill(CgroupBox *box) {

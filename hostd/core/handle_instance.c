@@ -6,6 +6,7 @@
 #include "core/handle.h"
 #include "core/job.h"
 #include "core/lifecycle.h"
+#include "core/warm.h"
 
 void new_instance_done(NewInstance *instance) {
         free(instance->text);
@@ -153,17 +154,20 @@ static void launch_started(void *userdata, int r, Error *err) {
 void handle_launch(Request *request) {
         _cleanup_error_ Error err = ERROR_NULL;
         Instance *instance;
-        int r = new_instance_create(request->manager, request_string(request, "name"), request->parameters, &instance, &err);
+        int r;
 
-        if (r < 0) {
-                (void) request_fail(request, r, &err);
-                return;
-        }
-        handle_commit(request);
-        (void) request_hold(request);
-        r = instance_start(instance, launch_started, request, &err);
+        warm_hold(request->manager); // the start takes it over
+        r = new_instance_create(request->manager, request_string(request, "name"), request->parameters, &instance, &err);
         if (r < 0)
-                launch_started(request, r, &err);
+                (void) request_fail(request, r, &err);
+        else {
+                handle_commit(request);
+                (void) request_hold(request);
+                r = instance_start(instance, launch_started, request, &err);
+                if (r < 0)
+                        launch_started(request, r, &err);
+        }
+        warm_release(request->manager);
 }
 
 void handle_start(Request *request) {
@@ -230,9 +234,9 @@ static void pause_with(Request *request, bool paused) {
 
         if (!instance)
                 return;
-        r = instance_pause(instance, paused, &err);
+        r = instance_pause(instance, paused, request_done, request_hold(request), &err);
         if (r < 0)
-                (void) request_fail(request, r, &err);
+                request_done(request, r, &err);
 }
 
 void handle_pause(Request *request) {

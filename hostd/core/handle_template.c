@@ -8,26 +8,90 @@
 
 #include "base/io.h"
 #include "core/handle.h"
+#include "core/job.h"
 
 #define RECIPE_MAX (1 << 20)
 
 // A build on its way: the request is held until it ends; the caller's going away ends it.
 typedef struct Building {
-        Request *request;
+        Manager *manager;
+        Request *request; // NULL: it was answered, and what is left is to clean up
         TemplateJob *job;
-        sd_event_source *output, *exit;
+        sd_event_source *output, *exit, *again;
         unsigned told; // percent
         bool exited;
 } Building;
 
-static void building_end(Building *building, int r, Error *err) {
-        Request *request = building->request;
-
+static void building_free(Building *building) {
         sd_event_source_disable_unref(building->output);
         sd_event_source_disable_unref(building->exit);
+        sd_event_source_disable_unref(building->again);
         (void) template_job_free(building->job);
-        request->building = NULL;
         free(building);
+}
+
+static int scrub_work(void *input, json_t **ret, Error *err) {
+        return template_job_scrub(input, err);
+}
+
+static void scrub_done(void *userdata, int r, json_t *result, Error *err) {
+        Building *building = userdata;
+
+        if (r < 0 && !building->manager->stopping)
+                manager_warn(building->manager, "template", "host", "%s", error_message(err, r));
+        building_free(building);
+}
+
+static int building_scrub_again(sd_event_source *source, uint64_t usec, void *userdata);
+
+// Hundreds of thousands of files may be there: not in the loop.
+static void building_scrub(Building *building) {
+        JobSpec spec = {scrub_work, building->job, scrub_done, building};
+
+        if (job_start(building->manager->event, &spec, NULL) >= 0)
+                return;
+        building->again = sd_event_source_disable_unref(building->again);
+        if (sd_event_add_time_relative(building->manager->event, &building->again, CLOCK_MONOTONIC, USEC_PER_SEC, 0, building_scrub_again, building) < 0)
+                building_free(building); // the next hostd cleans up
+}
+
+static int building_scrub_again(sd_event_source *source, uint64_t usec, void *userdata) {
+        building_scrub(userdata);
+        return 0;
+}
+
+static int building_died(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        Building *building = userdata;
+
+        (void) waitpid(building->job->pid, NULL, 0);
+        building->job->pid = 0;
+        building->exit = sd_event_source_disable_unref(building->exit);
+        building_scrub(building);
+        return 0;
+}
+
+// What runs is killed; its death, and the removal of what it left, are nothing that anybody has to wait for.
+static void building_clean(Building *building) {
+        building->output = sd_event_source_disable_unref(building->output);
+        building->exit = sd_event_source_disable_unref(building->exit);
+        if (building->manager->stopping) {
+                building_free(building);
+                return;
+        }
+        if (building->job->pid <= 0) {
+                building_scrub(building);
+                return;
+        }
+        template_job_kill(building->job);
+        if (sd_event_add_io(building->manager->event, &building->exit, building->job->pidfd, EPOLLIN, building_died, building) < 0)
+                building_free(building);
+}
+
+static void building_end(Building *building, int r, Error *err) {
+        Request *request = TAKE_PTR(building->request);
+
+        request->building = NULL;
+        building_clean(building);
         request_done(request, r, err);
 }
 
@@ -68,7 +132,7 @@ static int building_exited(sd_event_source *source, int fd, uint32_t events, voi
         else if (r == 0) {
                 request_reply(building->request, json_pack("{s:s}", "digest", digest));
                 (void) json_object_set_new(building->request->detail, "digest", json_string(digest));
-                event_publish(building->request->manager->bus, "template-added", NULL, json_pack("{s:s}", "digest", digest));
+                event_publish(building->manager->bus, "template-added", NULL, json_pack("{s:s}", "digest", digest));
                 building_end(building, 0, NULL);
                 return 0;
         }
@@ -78,7 +142,7 @@ static int building_exited(sd_event_source *source, int fd, uint32_t events, voi
 }
 
 static int building_watch(Building *building, Error *err) {
-        sd_event *event = building->request->manager->event;
+        sd_event *event = building->manager->event;
         int r;
 
         r = building->job->out_fd >= 0 ? sd_event_add_io(event, &building->output, building->job->out_fd, EPOLLIN, building_output, building) : 0;
@@ -110,14 +174,16 @@ static int building_start(Request *request, TemplateBuildSpec *spec, Error *err)
         spec->uid = account->pw_uid;
         spec->gid = account->pw_gid;
         spec->program = getenv("HOSTD_BUILD_PROGRAM"); // tests run it from the build tree
+        building->manager = request->manager;
         building->request = request;
         r = template_build_start(request->manager->templates, spec, &building->job, err);
         if (r >= 0)
                 r = building_watch(building, err);
         if (r < 0) {
-                sd_event_source_disable_unref(building->output);
-                (void) template_job_free(building->job);
-                free(building);
+                if (building->job)
+                        building_clean(building);
+                else
+                        free(building);
                 return r;
         }
         request->building = building;

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "core/launcher.h"
 #include "core/manager.h"
 #include "core/plan.h"
+#include "core/warm.h"
 
 static const char *const instance_state_names[_INSTANCE_STATE_MAX] = {
         [INSTANCE_STOPPED] = "stopped", [INSTANCE_STARTING] = "starting", [INSTANCE_RUNNING] = "running",
@@ -65,10 +67,13 @@ Instance *instance_free(Instance *instance) {
         }
         if (instance->waiters) {
                 (void) error_set(&err, ERR_CANCELLED, "hostd is shutting down");
-                for (InstanceGoal goal = GOAL_RUNNING; goal <= GOAL_GUEST; goal++)
+                for (InstanceGoal goal = GOAL_RUNNING; goal < _INSTANCE_GOAL_MAX; goal++)
                         instance_notify(instance, goal, -ECANCELED, &err);
                 error_done(&err);
         }
+        launcher_forget(instance);
+        instance_pause_forget(instance, "hostd is shutting down");
+        instance_warm(instance, false);
         instance_control_close(instance);
         sd_event_source_disable_unref(instance->exit_source);
         sd_event_source_disable_unref(instance->oom_source);
@@ -172,6 +177,16 @@ void instance_failed(Instance *instance, const char *why) {
 void instance_failure_over(Instance *instance) {
         manager_unwarn(instance->manager, "instance-failed", instance->record.name);
         manager_unwarn(instance->manager, "start-refused", instance->record.name);
+}
+
+void instance_warm(Instance *instance, bool warm) {
+        if (instance->warm == warm)
+                return;
+        instance->warm = warm;
+        if (warm)
+                warm_hold(instance->manager);
+        else
+                warm_release(instance->manager);
 }
 
 char *instance_run_dir(const Instance *instance) {

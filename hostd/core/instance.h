@@ -32,7 +32,7 @@ const char *instance_state_to_string(InstanceState state);
 
 typedef void (*InstanceDone)(void *userdata, int r, Error *err);
 
-typedef enum InstanceGoal { GOAL_RUNNING, GOAL_STOPPED, GOAL_GUEST } InstanceGoal;
+typedef enum InstanceGoal { GOAL_RUNNING, GOAL_STOPPED, GOAL_GUEST, GOAL_PAUSED, _INSTANCE_GOAL_MAX } InstanceGoal;
 typedef struct InstanceWaiter {
         struct InstanceWaiter *next;
         InstanceGoal goal;
@@ -48,12 +48,18 @@ typedef struct Instance {
         InstanceState state;
         bool paused, again;     // again: start once more when it has stopped (restart, reboot from inside)
         bool halted;            // the guest shut itself down
+        bool killed;            // by force: whatever it still says does not count
+        bool asked;             // its end was asked for; known when the supervisor is gone
+        bool unplugged;         // its network is removed already
+        bool warm;              // holds the moves between groups warm
         bool deleting;   // from the request until the object is freed: nothing else may begin
         bool rebuilding; // its root is being emptied by a job
         bool template_held; // a reference to the mounted template
         char *failure;          // why it is in INSTANCE_FAILED
         pid_t supervisor, init, guest_pid;
         int pidfd;              // of the supervisor
+        struct Pausing *pausing; // or resuming; NULL: neither is under way
+        struct UnitStart *launch; // systemd was asked for the supervisor, which is not there yet
         int control;
         bool guest_ready;
         bool disk_full; // warned of
@@ -112,7 +118,9 @@ void instance_disk_purge_leftovers(Manager *manager); // at start and now and th
 int instance_start(Instance *instance, InstanceDone done, void *userdata, Error *err);
 typedef struct StopOptions { bool force, again; usec_t timeout; } StopOptions; // timeout 0: the configuration's
 int instance_stop(Instance *instance, const StopOptions *options, InstanceDone done, void *userdata, Error *err);
-int instance_pause(Instance *instance, bool paused, Error *err);
+int instance_pause(Instance *instance, bool paused, InstanceDone done, void *userdata, Error *err);
+void instance_thaw(Instance *instance); // a frozen guest hears nothing
+void instance_pause_forget(Instance *instance, const char *why);
 // Reconnects to a supervisor that outlived the last hostd. -ENOENT if there is none.
 int instance_adopt(Instance *instance, Error *err);
 // Kernel state of an instance that does not run: cgroups, veth, rules, run directory. Idempotent.
@@ -128,4 +136,8 @@ void instance_control_drain(Instance *instance); // handles what has arrived
 void instance_control_close(Instance *instance);
 int instance_watch_exit(Instance *instance, Error *err);
 void instance_watch_oom(Instance *instance);
-void instance_exited(Instance *instance); // the supervisor is gone: clean, then tell everybody
+void instance_gone(Instance *instance); // the supervisor is gone: ends the rest, cleans, then tells everybody
+void instance_warm(Instance *instance, bool warm); // from the beginning of a start until it runs or has failed
+void instance_kill(Instance *instance); // all its processes at once, the supervisor's too
+// A start that fails when something of it runs already: ends like any other end, and whoever waits is told `why`.
+void instance_abort(Instance *instance, const char *why);

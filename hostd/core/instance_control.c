@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "core/console.h"
 #include "core/guest_link.h"
-#include "core/launcher.h"
 #include "core/manager.h"
 #include "instance/netns.h"
 
@@ -43,7 +42,9 @@ static void instance_runs(Instance *instance) {
 
         if (instance->state == INSTANCE_STOPPING)
                 return;
+
         instance->deadline = sd_event_source_disable_unref(instance->deadline);
+        instance_warm(instance, false);
         instance_set_state(instance, INSTANCE_RUNNING);
         if (first) {
                 // liblxc has made the payload's group by now: its share of the limits can be written.
@@ -78,17 +79,13 @@ static void plug_wanted(Instance *instance, pid_t pid) {
         _cleanup_error_ Error err = ERROR_NULL;
         int r;
 
-        if (instance->state == INSTANCE_STOPPING)
+        if (instance->killed)
                 return;
         r = plug(instance, pid, &err);
         if (r >= 0)
                 r = instance_control_send(instance, CONTROL_PLUGGED, NULL, 0, &err);
-        if (r >= 0)
-                return;
-        free(instance->failure);
-        instance->failure = strdup(error_message(&err, r));
-        (void) cgroup_box_kill(instance->box);
-        launcher_kill(instance);
+        if (r < 0)
+                instance_abort(instance, error_message(&err, r));
 }
 
 // An interface that somebody removed while no hostd was there.
@@ -245,6 +242,8 @@ int instance_adopt(Instance *instance, Error *err) {
                 (void) close_fd(fd);
                 return r;
         }
-        instance->paused = cgroup_box_is_frozen(instance->box);
+        instance->paused = cgroup_box_froze(instance->box, true);
+        if (!instance->paused)
+                (void) cgroup_box_freeze(instance->box, false, NULL); // the last hostd may have died in the middle of a pause
         return control_ready(instance, fd, err);
 }

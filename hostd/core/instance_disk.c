@@ -250,22 +250,41 @@ bool instance_disk_is_in_trash(Manager *m, uint16_t slot) {
         return false;
 }
 
-static void purge_start(Manager *m, uint16_t slot, const char *trash) {
-        Purge *purge = calloc(1, sizeof(Purge));
+static int purge_begin(sd_event_source *source, uint64_t usec, void *userdata) {
+        Purge *purge = userdata;
+        Manager *m = purge->manager;
         _cleanup_error_ Error err = ERROR_NULL;
         JobSpec spec = {purge_work, purge, purge_done, purge};
 
+        (void) sd_event_source_set_destroy_callback(source, NULL); // the job's end frees it from here on
+        (void) sd_event_source_set_floating(source, false);        // and this the source
+        if (job_start(m->event, &spec, &err) < 0) {
+                log_debug("purge of %s is put off: %s", purge->trash, error_message(&err, -EIO)); // the tick tries again
+                m->purging--;
+                free(purge);
+        }
+        return 0;
+}
+
+// The answer to the deletion and its record go first: all of them wait for the same disk.
+#define PURGE_AFTER (50 * USEC_PER_MSEC)
+
+static void purge_start(Manager *m, uint16_t slot, const char *trash) {
+        Purge *purge = calloc(1, sizeof(Purge));
+        sd_event_source *source = NULL;
+
         if (!purge)
                 return;
-        purge->manager = m;
-        purge->disk = m->disk;
-        purge->slot = slot;
+        *purge = (Purge) {.manager = m, .disk = m->disk, .slot = slot};
         snprintf(purge->trash, sizeof(purge->trash), "%s", trash);
-        if (job_start(m->event, &spec, &err) < 0) {
-                log_debug("purge of %s is put off: %s", trash, error_message(&err, -EIO)); // the tick tries again
-                free(purge);
-        } else
-                m->purging++;
+        if (sd_event_add_time_relative(m->event, &source, CLOCK_MONOTONIC, PURGE_AFTER, 0, purge_begin, purge) < 0) {
+                free(purge); // the tick tries again
+                return;
+        }
+        (void) sd_event_source_set_destroy_callback(source, free);
+        (void) sd_event_source_set_floating(source, true); // belongs to the loop
+        sd_event_source_unref(source);
+        m->purging++;
 }
 
 int instance_disk_remove(Instance *instance, Error *err) {

@@ -187,37 +187,61 @@ static int prepare(Instance *instance, const char *run_dir, Error *err) {
                 if (r < 0)
                         return error_wrap(err, "limits");
         }
-        // What is left of an earlier start may be on its way out in a job: it must not be taken for this one's.
-        r = network_unplug(network_interface(m->network, instance->record.slot), err);
-        if (r >= 0)
-                r = instance_apply_network(instance, err);
-        if (r < 0)
-                return r;
         r = write_spec(instance, run_dir, template_dir, err);
         return r < 0 ? r : name_run_dir(instance, err);
 }
 
-// Under systemd the group exists once the unit runs: the supervisor waits for the limits (it starts nothing before HELLO).
-static int spawn(Instance *instance, const char *run_dir, Error *err) {
-        _cleanup_free_ char *prefix = instance_cgroup_prefix(instance);
-        Manager *m = instance->manager;
+static int watch(Instance *instance, Error *err) {
         int r;
 
-        r = launcher_start(instance, run_dir, &instance->supervisor, &instance->pidfd, err);
-        if (r < 0)
-                return r;
-        if (m->systemd) {
-                r = cgroup_box_create(m->cgroup, prefix, &instance->box, err);
-                if (r >= 0)
-                        r = instance_apply_limits(instance, true, err);
-                if (r < 0)
-                        return error_wrap(err, "limits");
-        }
         instance_watch_oom(instance);
         r = instance_watch_exit(instance, err);
+        return r < 0 ? r : instance_control_connect(instance, err);
+}
+
+// Under systemd the group exists once the unit runs: the supervisor waits for the limits (it starts nothing before HELLO).
+static int enter(Instance *instance, Error *err) {
+        _cleanup_free_ char *prefix = instance_cgroup_prefix(instance);
+        int r = prefix ? cgroup_box_create(instance->manager->cgroup, prefix, &instance->box, err) : error_set_errno(err, ENOMEM, "cannot start");
+
+        // systemd names a number; only the kernel knows whose it is by now.
+        if (r >= 0 && !cgroup_box_has(instance->box, instance->supervisor))
+                return error_set(err, ERR_UNAVAILABLE, "hostd-instance ended at once");
+        if (r >= 0)
+                r = instance_apply_limits(instance, true, err);
+        return r < 0 ? error_wrap(err, "limits") : 0;
+}
+
+static void launched(Instance *instance, int r, Error *err) {
+        _cleanup_error_ Error later = ERROR_NULL;
+
+        if (r < 0) {
+                if (instance->state == INSTANCE_STARTING && !instance->failure)
+                        instance->failure = strdup(error_message(err, r));
+                instance_gone(instance);
+                return;
+        }
+        if (instance->state != INSTANCE_STARTING) { // it was stopped meanwhile
+                if (instance_watch_exit(instance, NULL) >= 0)
+                        instance_kill(instance);
+                else
+                        instance_gone(instance);
+                return;
+        }
+        r = enter(instance, &later);
+        if (r >= 0)
+                r = watch(instance, &later);
         if (r < 0)
-                return r;
-        return instance_control_connect(instance, err);
+                instance_abort(instance, error_message(&later, r));
+}
+
+// While the supervisor prepares itself; init waits for an interface, which is made behind all this.
+static int fence(Instance *instance, Error *err) {
+        Manager *m = instance->manager;
+        // What is left of an earlier start may be on its way out in a job: it must not be taken for this one's.
+        int r = network_unplug(network_interface(m->network, instance->record.slot), err);
+
+        return r < 0 ? r : instance_apply_network(instance, err);
 }
 
 static int start_timed_out(sd_event_source *source, uint64_t usec, void *userdata) {
@@ -226,14 +250,13 @@ static int start_timed_out(sd_event_source *source, uint64_t usec, void *userdat
         instance->deadline = sd_event_source_disable_unref(instance->deadline);
         if (!instance->failure)
                 instance->failure = strdup("the guest's init did not run within 60 s");
-        if (instance->box)
-                (void) cgroup_box_kill(instance->box);
-        launcher_kill(instance);
+        instance_kill(instance);
         return 0;
 }
 
 int instance_start(Instance *instance, InstanceDone done, void *userdata, Error *err) {
         _cleanup_free_ char *run_dir = instance_run_dir(instance);
+        _cleanup_error_ Error later = ERROR_NULL;
         Error ignored = ERROR_NULL;
         int r;
 
@@ -253,13 +276,12 @@ int instance_start(Instance *instance, InstanceDone done, void *userdata, Error 
         }
         free(TAKE_PTR(instance->failure));
         instance->begun = clock_monotonic();
-        instance->again = instance->halted = instance->paused = false;
+        instance->again = instance->halted = instance->paused = instance->killed = instance->unplugged = false;
+        instance_warm(instance, true);
         r = prepare(instance, run_dir, err);
         if (r >= 0)
-                r = spawn(instance, run_dir, err);
+                r = launcher_start(instance, run_dir, launched, err);
         if (r < 0) {
-                launcher_kill(instance);
-                launcher_reap(instance->supervisor, instance->pidfd);
                 (void) instance_clean(instance, &ignored);
                 error_done(&ignored);
                 return error_wrap(err, "cannot start %s", instance->record.name);
@@ -269,5 +291,10 @@ int instance_start(Instance *instance, InstanceDone done, void *userdata, Error 
         instance_wait(instance, GOAL_RUNNING, done, userdata);
         (void) sd_event_add_time_relative(instance->manager->event, &instance->deadline, CLOCK_MONOTONIC, START_TIMEOUT, 0,
                                           start_timed_out, instance);
+        r = r == LAUNCHER_STARTED ? watch(instance, &later) : 0;
+        if (r >= 0)
+                r = fence(instance, &later);
+        if (r < 0)
+                instance_abort(instance, error_message(&later, r));
         return 0;
 }

@@ -14,70 +14,78 @@
 
 #define KILL_GRACE (5 * USEC_PER_SEC)
 
+void instance_kill(Instance *instance) {
+        _cleanup_free_ char *prefix = instance_cgroup_prefix(instance);
+
+        if (instance->box)
+                (void) cgroup_box_kill(instance->box); // with its limit of processes, which stops who would come in
+        if (prefix)
+                (void) cgroup_host_kill(instance->manager->cgroup, prefix);
+        launcher_kill(instance);
+}
+
+void instance_abort(Instance *instance, const char *why) {
+        char *copy = strdup(why);
+
+        free(instance->failure);
+        instance->failure = copy;
+        instance_kill(instance);
+        if (!instance->exit_source && !instance->launch)
+                instance_gone(instance);
+}
+
 static int kill_timed_out(sd_event_source *source, uint64_t usec, void *userdata) {
         Instance *instance = userdata;
 
         instance->deadline = sd_event_source_disable_unref(instance->deadline);
-        launcher_kill(instance);
+        instance_kill(instance);
         return 0;
 }
 
+typedef struct Unplug {
+        Manager *manager;
+        unsigned interface;
+        uint16_t slot;
+        uint32_t generation;
+} Unplug;
+
 static int unplug_work(void *input, json_t **ret, Error *err) {
-        return network_unplug(*(const unsigned *) input, err);
+        return network_unplug(((const Unplug *) input)->interface, err);
 }
 
+// The rest of the network goes while the guest is still dying. If something failed, instance_clean() meets it again and says so.
 static void unplug_done(void *userdata, int r, json_t *result, Error *err) {
-        // Nothing to do: if it failed, instance_clean() meets the interface again and says so.
+        Unplug *unplug = userdata;
+        Manager *m = unplug->manager;
+        Instance *instance = m->stopping ? NULL : instance_list_by_slot(&m->instances, unplug->slot);
+
+        if (r >= 0 && instance && instance->killed && instance->record.generation == unplug->generation && instance->state == INSTANCE_STOPPING)
+                instance->unplugged = network_detach(m->network, unplug->slot, NULL) >= 0;
+        free(unplug);
 }
 
 // The kernel takes 20 to 40 ms to remove a veth, in which hostd could do nothing else. In a job it happens while the guest dies;
 // instance_clean() then finds it gone, or waits for the rest.
 static void unplug_ahead(Instance *instance) {
-        unsigned interface = network_interface(instance->manager->network, instance->record.slot);
-        JobSpec spec = {.work = unplug_work, .input = &interface, .done = unplug_done};
+        Manager *m = instance->manager;
+        Unplug *unplug = calloc(1, sizeof(Unplug));
+        JobSpec spec = {.work = unplug_work, .input = unplug, .done = unplug_done, .userdata = unplug};
 
-        (void) job_start(instance->manager->event, &spec, NULL);
+        if (!unplug)
+                return;
+        *unplug = (Unplug) {m, network_interface(m->network, instance->record.slot), instance->record.slot, instance->record.generation};
+        if (job_start(m->event, &spec, NULL) < 0)
+                free(unplug);
 }
 
-static int box_changed(sd_event_source *source, int fd, uint32_t events, void *userdata) {
-        Instance *instance = userdata;
-        char text[512];
-
-        if (instance->box && pread(fd, text, sizeof(text), 0) >= 0 && cgroup_box_is_populated(instance->box))
-                return 0;
-        instance->empty_source = sd_event_source_disable_unref(instance->empty_source);
-        launcher_kill(instance);
-        return 0;
-}
-
-// A deletion does not wait for the supervisor to tidy up after the guest's death, since hostd removes all of it anyway.
-static void kill_when_empty(Instance *instance) {
-        int fd = instance->box ? cgroup_box_empty_fd(instance->box) : -EBADF;
-
-        if (fd >= 0 && sd_event_add_io(instance->manager->event, &instance->empty_source, fd, EPOLLPRI, box_changed, instance) >= 0) {
-                (void) sd_event_source_set_io_fd_own(instance->empty_source, true);
-                if (cgroup_box_is_populated(instance->box))
-                        return;
-        } else
-                (void) close_fd(fd);
-        launcher_kill(instance);
-}
-
+// Everything at once: hostd removes what the supervisor and liblxc would have tidied up anyway, and the last of them takes long to die,
+// since its mount namespace takes the guest's file systems with it.
 static void stop_by_force(Instance *instance) {
-        if (instance->box) {
-                Error err = ERROR_NULL;
-                (void) cgroup_box_kill(instance->box);
-                if (instance->paused && cgroup_box_freeze(instance->box, false, USEC_PER_SEC, &err) < 0)
-                        log_event(LOG_WARNING, NULL, instance->record.name, "%s", error_message(&err, -EIO));
-                error_done(&err);
-                instance->paused = false;
-        }
+        instance->killed = true;
+        instance_pause_forget(instance, "it was stopped meanwhile");
+        instance->paused = false; // a kill reaches what is frozen as well, and nothing of it runs once more
         instance->deadline = sd_event_source_disable_unref(instance->deadline);
-        // The supervisor reports and ends by itself as soon as init is gone. While it is still starting there may be no init yet.
-        if (instance->init == 0)
-                launcher_kill(instance);
-        else if (instance->deleting && !instance->empty_source)
-                kill_when_empty(instance);
+        instance_kill(instance);
         unplug_ahead(instance);
         (void) sd_event_add_time_relative(instance->manager->event, &instance->deadline, CLOCK_MONOTONIC, KILL_GRACE, 0, kill_timed_out, instance);
 }
@@ -108,11 +116,10 @@ int instance_stop(Instance *instance, const StopOptions *options, InstanceDone d
         if (options->timeout)
                 timeout = options->timeout;
         instance->again = options->again;
-        if (instance->paused && !force) {
-                int r = instance_pause(instance, false, err); // a frozen guest hears nothing
-                if (r < 0)
-                        return r;
-        }
+        if (instance->state == INSTANCE_STARTING && instance->init == 0)
+                force = true; // nothing of the guest runs that could lose anything
+        if (!force)
+                instance_thaw(instance);
         // Without somebody to pass the wish on there is no graceful way.
         if (!force)
                 force = instance_control_send(instance, CONTROL_STOP, NULL, 0, &ignored) < 0;
@@ -128,22 +135,6 @@ int instance_stop(Instance *instance, const StopOptions *options, InstanceDone d
         return 0;
 }
 
-int instance_pause(Instance *instance, bool paused, Error *err) {
-        int r;
-
-        if (instance->state != INSTANCE_RUNNING || !instance->box)
-                return error_set(err, ERR_BUSY, "%s is %s: only a running instance can be paused", instance->record.name,
-                                 instance_state_to_string(instance->state));
-        r = cgroup_box_freeze(instance->box, paused, 2 * USEC_PER_SEC, err);
-        if (r < 0)
-                return r;
-        if (instance->paused != paused) {
-                instance->paused = paused;
-                instance_event(instance, paused ? "instance-paused" : "instance-resumed", NULL);
-        }
-        return 0;
-}
-
 int instance_clean(Instance *instance, Error *err) {
         _cleanup_free_ char *run_dir = instance_run_dir(instance), *prefix = instance_cgroup_prefix(instance), *name_link = instance_name_link(instance);
         Manager *m = instance->manager;
@@ -151,6 +142,8 @@ int instance_clean(Instance *instance, Error *err) {
         int r = 0, k;
 
         instance_control_close(instance);
+        instance_pause_forget(instance, "it stopped meanwhile");
+        instance_warm(instance, false);
         instance->exit_source = sd_event_source_disable_unref(instance->exit_source);
         instance->oom_source = sd_event_source_disable_unref(instance->oom_source);
         instance->empty_source = sd_event_source_disable_unref(instance->empty_source);
@@ -170,14 +163,14 @@ int instance_clean(Instance *instance, Error *err) {
                 instance->box = cgroup_box_free(instance->box);
         } else if (prefix)
                 r = cgroup_host_remove(m->cgroup, prefix, err);
-        k = network_detach(m->network, instance->record.slot, &later);
+        k = instance->unplugged ? 0 : network_detach(m->network, instance->record.slot, &later);
         if (k < 0 && r >= 0) {
                 r = k;
                 error_move(err, &later);
         }
         error_done(&later);
         if (instance->template_held)
-                (void) template_unmount(m->templates, instance->record.template_digest, NULL); // busy: the next stop or start of hostd tries again
+                (void) template_unmount(m->templates, instance->record.template_digest, NULL);
         instance->template_held = false;
         if (run_dir)
                 (void) io_remove_tree(AT_FDCWD, run_dir);
@@ -190,7 +183,7 @@ int instance_clean(Instance *instance, Error *err) {
 
 // How it ended decides what follows: asked for, by itself, or badly.
 static void judge_exit(Instance *instance, Error *err) {
-        bool asked = instance->state == INSTANCE_STOPPING;
+        bool asked = instance->asked;
 
         if (instance->failure) {
                 (void) error_set(err, ERR_UNAVAILABLE, "%s", instance->failure);
@@ -204,7 +197,7 @@ static void judge_exit(Instance *instance, Error *err) {
                 instance->record.wanted = false; // the guest switched itself off: the last state is off
 }
 
-void instance_exited(Instance *instance) {
+static void instance_exited(Instance *instance) {
         Manager *m = instance->manager;
         _cleanup_error_ Error err = ERROR_NULL, clean_err = ERROR_NULL;
         bool again = instance->again && !instance->deleting && !m->stopping;
@@ -236,8 +229,56 @@ static int exit_seen(sd_event_source *source, int fd, uint32_t events, void *use
         if (instance->control_source && instance->control >= 0)
                 instance_control_drain(instance);
         (void) waitpid(instance->supervisor, NULL, WNOHANG); // ours only with the fork launcher
+        instance_gone(instance);
+        return 0;
+}
+
+static int rest_gone(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        Instance *instance = userdata;
+        _cleanup_free_ char *prefix = instance_cgroup_prefix(instance);
+        char text[512];
+
+        // Reading arms the poll again; of a group that systemd has removed nothing can be read.
+        if (pread(fd, text, sizeof(text), 0) > 0 && prefix && cgroup_host_is_populated(instance->manager->cgroup, prefix))
+                return 0;
         instance_exited(instance);
         return 0;
+}
+
+static int rest_stays(sd_event_source *source, uint64_t usec, void *userdata) {
+        instance_exited(userdata); // what does not die is reported by the cleaning
+        return 0;
+}
+
+// Most of a guest dies with the supervisor, but not at once: process 1 of systemd alone needs 30 ms and more to close what it watched.
+static bool wait_for_rest(Instance *instance) {
+        _cleanup_free_ char *prefix = instance_cgroup_prefix(instance);
+        Manager *m = instance->manager;
+        int fd = prefix ? cgroup_host_events_fd(m->cgroup, prefix) : -ENOMEM;
+
+        if (fd < 0)
+                return false;
+        if (!cgroup_host_is_populated(m->cgroup, prefix) ||
+            sd_event_add_io(m->event, &instance->empty_source, fd, EPOLLPRI, rest_gone, instance) < 0) {
+                (void) close_fd(fd);
+                return false;
+        }
+        (void) sd_event_source_set_io_fd_own(instance->empty_source, true);
+        (void) sd_event_add_time_relative(m->event, &instance->deadline, CLOCK_MONOTONIC, KILL_GRACE, 0, rest_stays, instance);
+        return true;
+}
+
+void instance_gone(Instance *instance) {
+        instance->exit_source = sd_event_source_disable_unref(instance->exit_source);
+        instance->deadline = sd_event_source_disable_unref(instance->deadline);
+        instance->asked = instance->state == INSTANCE_STOPPING;
+        instance_kill(instance);
+        if (!wait_for_rest(instance)) {
+                instance_exited(instance);
+                return;
+        }
+        instance_control_close(instance);
+        instance_set_state(instance, INSTANCE_STOPPING); // nothing else may begin
 }
 
 int instance_watch_exit(Instance *instance, Error *err) {

@@ -3,13 +3,20 @@
 // PID 1 (it survives restart, crash and upgrade of hostd), a forked child elsewhere.
 #pragma once
 
-#include <sys/types.h>
-
 #include "core/instance.h"
 
-// Puts the supervisor into the instance's monitor group and returns its pid and pidfd.
-int launcher_start(Instance *instance, const char *run_dir, pid_t *ret_pid, int *ret_pidfd, Error *err);
-// After a kill: waits until it is dead, a second at most, and reaps it. What holds its groups is gone then.
-void launcher_reap(pid_t pid, int pidfd);
+// Called once, from the loop: the supervisor's pid and pidfd are in the instance, or `err` says why there is none.
+typedef void (*LauncherDone)(Instance *instance, int r, Error *err);
+
+typedef enum LauncherStart {
+        LAUNCHER_STARTED = 1, // the process is there, in its group; `done` is not called
+        LAUNCHER_ASKED = 2,   // systemd was asked; `done` will be called, within seconds
+} LauncherStart;
+int launcher_start(Instance *instance, const char *run_dir, LauncherDone done, Error *err);
+// Nobody waits any more: `done` is not called, and a unit that comes up late finds no hostd that says HELLO, and ends.
+void launcher_forget(Instance *instance);
 // Last resort when the supervisor does not end by itself.
 void launcher_kill(Instance *instance);
+
+// launcher_unit.c
+int launcher_unit_start(Instance *instance, LauncherDone done, Error *err);

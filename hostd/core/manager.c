@@ -20,6 +20,7 @@
 
 #define TICK (60 * USEC_PER_SEC)
 #define EXPIRE_EVERY 60 // ticks
+#define TEMPLATE_IDLE (60 * USEC_PER_SEC)
 #define RESTORE_EVERY (200 * USEC_PER_MSEC)
 
 static int replan_now(sd_event_source *source, void *userdata) {
@@ -99,6 +100,7 @@ static int tick(sd_event_source *source, uint64_t usec, void *userdata) {
         manager_replan(m);
         instance_disk_purge_leftovers(m);
         instance_disk_watch(m);
+        template_unmount_idle(m->templates, TEMPLATE_IDLE);
         commits_retry(m->commits);
         if (m->ticks++ % EXPIRE_EVERY == 0)
                 expire_audit(m);
@@ -340,7 +342,7 @@ int manager_new(const ManagerPaths *paths, Manager **ret, Error *err) {
 
         if (!m)
                 return error_set_errno(err, ENOMEM, "cannot start");
-        m->state_fd = -EBADF;
+        m->state_fd = m->warm_pipe = -EBADF;
         m->paths.etc = strdup(paths->etc);
         m->paths.state = strdup(paths->state);
         m->paths.run = strdup(paths->run);
@@ -405,6 +407,7 @@ Manager *manager_free(Manager *m) {
         sd_event_source_disable_unref(m->replan);
         sd_event_source_disable_unref(m->look_again);
         sd_event_source_disable_unref(m->warm);
+        (void) close_fd(m->warm_pipe);
         (void) template_registry_free(m->templates);
         (void) network_free(m->network);
         (void) cgroup_host_free(m->cgroup);

@@ -35,6 +35,14 @@ static int job_make_directory(TemplateJob *job, const TemplateBuildSpec *spec, i
         return r < 0 ? r : fchown(*ret, spec->uid, spec->gid) < 0 ? -errno : 0;
 }
 
+// Of a job that did not begin: nothing is in it.
+static void job_unmake_directory(const TemplateJob *job) {
+        char path[32];
+
+        (void) snprintf(path, sizeof(path), "build/%s", job->id);
+        (void) unlinkat(job->registry->state_fd, path, AT_REMOVEDIR);
+}
+
 static int recipe_memfd(const char *text, int *ret) {
         _cleanup_close_ int fd = memfd_create("recipe", MFD_CLOEXEC);
         int r = fd < 0 ? -errno : io_write_all(fd, text, strlen(text));
@@ -116,10 +124,13 @@ int template_build_start(TemplateRegistry *registry, const TemplateBuildSpec *sp
         if (r >= 0 && spec->recipe_text)
                 r = recipe_memfd(spec->recipe_text, &recipe);
         if (r < 0)
-                return error_set_errno(err, r, "cannot prepare the template's scratch directory");
-        r = job_spawn(job, spec, out, spec->recipe_text ? recipe : spec->input_fd, err);
-        if (r < 0)
+                (void) error_set_errno(err, r, "cannot prepare the template's scratch directory");
+        else
+                r = job_spawn(job, spec, out, spec->recipe_text ? recipe : spec->input_fd, err);
+        if (r < 0) {
+                job_unmake_directory(job);
                 return r;
+        }
         *ret = TAKE_PTR(job);
         return 0;
 }
@@ -309,25 +320,39 @@ int template_build_finish(TemplateJob *job, int status, char ret_digest[DIGEST_T
         return r;
 }
 
-TemplateJob *template_job_free(TemplateJob *job) {
-        char path[32];
+void template_job_kill(TemplateJob *job) {
+        if (job->pid > 0)
+                (void) kill(job->pid, SIGKILL);
+}
 
+// The job's other processes die with their pid namespace, a moment after hostd-build: until then files may appear.
+#define SCRUB_TRIES 250
+#define SCRUB_PAUSE_USEC 20000
+
+int template_job_scrub(const TemplateJob *job, Error *err) {
+        char path[32];
+        int r = 0;
+
+        if (job->adopting) {
+                (void) snprintf(path, sizeof(path), "%s.tmp", job->id);
+                (void) unlinkat(job->registry->images_fd, path, 0);
+        }
+        (void) snprintf(path, sizeof(path), "build/%s", job->id);
+        for (int attempt = 0; job->id[0] && attempt < SCRUB_TRIES; attempt++) {
+                r = io_remove_tree(job->registry->state_fd, path);
+                if (r >= 0)
+                        return 0;
+                (void) usleep(SCRUB_PAUSE_USEC);
+        }
+        return r < 0 ? error_set_errno(err, r, "cannot remove the scratch directory of a build") : 0;
+}
+
+TemplateJob *template_job_free(TemplateJob *job) {
         if (!job)
                 return NULL;
         if (job->pid > 0) {
-                (void) kill(job->pid, SIGKILL);
+                template_job_kill(job);
                 (void) waitpid(job->pid, NULL, 0);
-                if (job->adopting) {
-                        (void) snprintf(path, sizeof(path), "%s.tmp", job->id);
-                        (void) unlinkat(job->registry->images_fd, path, 0);
-                }
-        }
-        (void) snprintf(path, sizeof(path), "build/%s", job->id);
-        // The job's other processes die with their pid namespace, a moment after hostd-build: until then files may appear.
-        for (int attempt = 0; job->id[0] && attempt < 50; attempt++) {
-                if (io_remove_tree(job->registry->state_fd, path) >= 0)
-                        break;
-                (void) usleep(20000);
         }
         (void) close_fd(job->pidfd);
         (void) close_fd(job->out_fd);

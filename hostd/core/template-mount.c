@@ -119,7 +119,19 @@ int template_unmount(TemplateRegistry *r, const char *digest, Error *err) {
 
         if (!t || t->refs == 0)
                 return error_set(err, ERR_NOT_FOUND, "the template is not mounted");
-        if (--t->refs > 0)
-                return 0;
-        return template_detach(r, digest, err);
+        if (--t->refs == 0)
+                t->unused = clock_monotonic();
+        return 0;
+}
+
+// One at a time: a job could meet a start that takes the mount for granted.
+void template_unmount_idle(TemplateRegistry *r, usec_t idle) {
+        for (size_t i = 0; i < r->n_items; i++) {
+                Template *t = r->items[i];
+                if (!t->mounted || t->refs > 0 || clock_monotonic() - t->unused < idle)
+                        continue;
+                (void) template_detach(r, t->manifest->digest, NULL);
+                t->unused = clock_monotonic(); // in use by somebody else, a backup perhaps: not again at once
+                return;
+        }
 }

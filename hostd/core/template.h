@@ -21,6 +21,7 @@ typedef struct Template {
         Manifest *manifest;
         usec_t added;  // when it was adopted here; the newest of a name is what the name means
         unsigned refs; // template_mount() minus template_unmount()
+        usec_t unused; // monotonic: since when refs is 0
         bool mounted;
 } Template;
 
@@ -45,8 +46,11 @@ int template_prune(TemplateRegistry *registry, char *const *used, char ***ret_de
 
 // Mounted already (by us, or by a hostd before us) is success. ret_path: caller frees.
 int template_mount(TemplateRegistry *registry, const char *digest, char **ret_path, Error *err);
-// The last reference unmounts. References are of this hostd only: after a restart each instance takes its own again.
+// References are of this hostd only: after a restart each instance takes its own again. Without one the mount stays for a while, since
+// both ways take the kernel 10 ms, until template_unmount_idle().
 int template_unmount(TemplateRegistry *registry, const char *digest, Error *err);
+// Unmounts one that nobody has used for so long.
+void template_unmount_idle(TemplateRegistry *registry, usec_t idle);
 
 typedef struct TemplateBuildSpec {
         const char *program; // NULL: the installed hostd-build
@@ -79,6 +83,9 @@ int template_build_start(TemplateRegistry *registry, const TemplateBuildSpec *sp
 int template_build_read(TemplateJob *job);
 // After waitpid(job->pid) gave `status`. 1: another child runs, watch it; 0: done, the template is in the registry.
 int template_build_finish(TemplateJob *job, int status, char ret_digest[DIGEST_TEXT_MAX], Error *err);
-// Kills what runs (and reaps it), removes the scratch directory.
+void template_job_kill(TemplateJob *job); // what runs of it; its death is seen by `pidfd`
+// Removes what a dead job left on disk, which may take long: for a helper process.
+int template_job_scrub(const TemplateJob *job, Error *err);
+// Forgets it. What still runs is killed and reaped; what is on disk stays until template_job_scrub() or the next hostd.
 TemplateJob *template_job_free(TemplateJob *job);
 DEFINE_CLEANUP(TemplateJob, template_job_free)

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Warm: see warm.h. A timer that runs for a few seconds after a command and then stops: an idle hostd does nothing.
+// Warm: see warm.h. A timer that runs for a few seconds after a command and then stops: an idle hostd does nothing. A start has some
+// moves at its beginning, when hostd flushes files and makes groups itself, and some later by liblxc: there a child does it.
 #include "core/warm.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "core/job.h"
 
 #define WARM_EVERY (3 * USEC_PER_MSEC) // well below an RCU grace period
 #define WARM_FOR (3 * USEC_PER_SEC)
@@ -12,6 +19,46 @@ static int warm_tick(sd_event_source *source, uint64_t usec, void *userdata) {
                 return sd_event_source_set_enabled(source, SD_EVENT_OFF);
         (void) sd_event_source_set_time_relative(source, WARM_EVERY);
         return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+#define HOLD_MAX (2 * USEC_PER_SEC) // a start that takes longer has other reasons
+
+typedef struct Hold {
+        CgroupHost *cgroup;
+        int pipe[2]; // a byte tells the child that nobody holds any more
+} Hold;
+
+static int hold_work(void *input, json_t **ret, Error *err) {
+        Hold *hold = input;
+        usec_t end = clock_monotonic() + HOLD_MAX;
+        struct pollfd released = {.fd = hold->pipe[0], .events = POLLIN};
+
+        while (clock_monotonic() < end && cgroup_host_warm(hold->cgroup) >= 0)
+                if (poll(&released, 1, WARM_EVERY / USEC_PER_MSEC) != 0)
+                        break;
+        return 0;
+}
+
+static void hold_done(void *userdata, int r, json_t *result, Error *err) {
+        // Without it the moves only take longer.
+}
+
+void warm_hold(Manager *m) {
+        Hold hold = {.cgroup = m->cgroup};
+        JobSpec spec = {hold_work, &hold, hold_done, NULL};
+
+        if (m->warm_holds++ > 0 || pipe2(hold.pipe, O_CLOEXEC) < 0)
+                return;
+        m->warm_pipe = hold.pipe[1];
+        (void) job_start(m->event, &spec, NULL);
+        (void) close_fd(hold.pipe[0]);
+}
+
+void warm_release(Manager *m) {
+        if (m->warm_holds == 0 || --m->warm_holds > 0 || m->warm_pipe < 0)
+                return;
+        (void) !write(m->warm_pipe, "", 1); // not its end of file: other children hold copies
+        m->warm_pipe = close_fd(m->warm_pipe);
 }
 
 void warm_begin(Manager *m) {

@@ -24,8 +24,9 @@
 #include "instance/rootfs.h"
 
 #define PF_FORKNOEXEC 0x00000040u // <linux/sched.h> of the kernel; part of the /proc ABI as "flags"
-#define START_POLL (1 * USEC_PER_MSEC)
-#define START_POLL_SLOW (20 * USEC_PER_MSEC)
+#define START_POLL 300ULL // usec; a start has two moments that are only seen by looking
+#define START_POLL_FOR (200 * USEC_PER_MSEC)
+#define START_POLL_SLOW (5 * USEC_PER_MSEC)
 #define START_TIMEOUT (60 * USEC_PER_SEC)
 #define HALT_POLL (50 * USEC_PER_MSEC) // while init is deaf
 #define HALT_AGAIN (1 * USEC_PER_SEC)
@@ -331,23 +332,22 @@ static void read_signals(Supervisor *s) {
         reap(s);
 }
 
-// Milliseconds until the next clock, for poll(). SIGCHLD may arrive after the last reap, but the descriptor remembers it.
-static int next_timeout(const Supervisor *s) {
+// Until the next clock. SIGCHLD may arrive after the last reap, but the descriptor remembers it.
+static usec_t next_timeout(const Supervisor *s) {
         usec_t now = clock_monotonic(), next = MIN2(s->next_halt, s->guest_retry);
 
         if (s->state == CONTROL_STATE_STARTING && s->monitor > 0)
-                next = MIN2(next, now + (now - s->started < 2 * USEC_PER_SEC ? START_POLL : START_POLL_SLOW));
-        if (next == USEC_INFINITY)
-                return -1;
-        return next <= now ? 0 : (int) MIN2((next - now + USEC_PER_MSEC - 1) / USEC_PER_MSEC, (usec_t) 60000);
+                next = MIN2(next, now + (now - s->started < START_POLL_FOR ? START_POLL : START_POLL_SLOW));
+        return next == USEC_INFINITY ? USEC_INFINITY : next <= now ? 0 : next - now;
 }
 
-static void wait_once(Supervisor *s, int timeout) {
+static void wait_once(Supervisor *s, usec_t timeout) {
         struct pollfd fds[2 + CLIENTS_MAX] = {{.fd = s->signal_fd, .events = POLLIN}, {.fd = s->listen_fd, .events = POLLIN}};
+        struct timespec wait = {.tv_sec = (time_t) (timeout / USEC_PER_SEC), .tv_nsec = (long) (timeout % USEC_PER_SEC * 1000)};
 
         for (size_t i = 0; i < CLIENTS_MAX; i++)
                 fds[2 + i] = (struct pollfd) {.fd = s->clients[i].fd, .events = POLLIN};
-        if (poll(fds, ELEMENTS(fds), timeout) <= 0)
+        if (ppoll(fds, ELEMENTS(fds), timeout == USEC_INFINITY ? NULL : &wait, NULL) <= 0)
                 return;
         for (size_t i = 0; i < CLIENTS_MAX; i++)
                 if (fds[2 + i].revents && s->clients[i].fd == fds[2 + i].fd)
@@ -378,7 +378,7 @@ static int await_hostd(Supervisor *s, Error *err) {
         while (!control_has_client(s)) {
                 if (clock_monotonic() >= end)
                         return error_set(err, ERR_TIMEOUT, "hostd did not connect within 30 s: without it there are no limits");
-                wait_once(s, 20);
+                wait_once(s, 20 * USEC_PER_MSEC);
         }
         return 0;
 }
@@ -395,17 +395,19 @@ static int supervisor_start(Supervisor *s, const char *run_dir, Error *err) {
                 r = setup_signals(s, err);
         if (r == 0)
                 r = control_listen(s, err);
-        if (r == 0) {
-                s->binary = guest_binary_load(err);
-                r = MIN2(s->binary, 0);
-        }
         if (r == 0)
                 r = rootfs_private_mounts(err);
         if (r == 0)
                 r = rootfs_assemble(&s->spec, err);
         if (r == 0 && s->spec.wait_for_hello)
                 r = await_hostd(s, err);
-        return r < 0 ? r : start_monitor(s, err);
+        if (r == 0)
+                r = start_monitor(s, err);
+        if (r == 0) { // while liblxc works; if it is missing, the monitor ends with us
+                s->binary = guest_binary_load(err);
+                r = MIN2(s->binary, 0);
+        }
+        return r;
 }
 
 // A failure that nobody has heard waits a moment for a hostd that is about to connect.
@@ -413,7 +415,7 @@ static void linger(Supervisor *s) {
         usec_t end = clock_monotonic() + LINGER;
 
         while (s->listen_fd >= 0 && !control_has_client(s) && clock_monotonic() < end)
-                wait_once(s, 20);
+                wait_once(s, 20 * USEC_PER_MSEC);
 }
 
 int supervisor_run(const char *run_dir) {
@@ -425,6 +427,8 @@ int supervisor_run(const char *run_dir) {
                 s.clients[i].fd = -EBADF;
         r = supervisor_start(&s, run_dir, &err);
         if (r < 0) {
+                if (s.monitor > 0)
+                        (void) kill(s.monitor, SIGKILL);
                 if (s.run_fd < 0)
                         log_error("%s", error_message(&err, r));
                 else

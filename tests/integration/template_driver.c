@@ -46,8 +46,16 @@ static int drive_jobs(TemplateRegistry *r, const TemplateBuildSpec *specs, size_
                                 k = drive_turn(jobs[i], err);
                                 more[i] = k > 0;
                         }
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++) {
+                if (jobs[i] && jobs[i]->pid > 0) {
+                        template_job_kill(jobs[i]);
+                        (void) waitpid(jobs[i]->pid, NULL, 0);
+                        jobs[i]->pid = 0;
+                }
+                if (jobs[i])
+                        (void) template_job_scrub(jobs[i], NULL);
                 jobs[i] = template_job_free(jobs[i]);
+        }
         return k;
 }
 
@@ -94,8 +102,14 @@ static int drive_one(TemplateRegistry *r, const char *verb, const char *name, Er
         if (strcmp(verb, "show") == 0)
                 return drive_json(template_show_json(t));
         k = template_mount(r, t->manifest->digest, &path, err);
-        if (k >= 0 && strcmp(verb, "unmount") == 0)
-                return template_unmount(r, t->manifest->digest, err);
+        if (k >= 0 && strcmp(verb, "unmount") == 0) {
+                k = template_unmount(r, t->manifest->digest, err);
+                template_unmount_idle(r, USEC_PER_SEC); // too early: it stays
+                if (k >= 0 && !t->mounted)
+                        return error_set(err, ERR_INTERNAL, "it was unmounted while it was not idle yet");
+                template_unmount_idle(r, 0);
+                return k;
+        }
         if (k >= 0)
                 printf("%s\n", path);
         return k;

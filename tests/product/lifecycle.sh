@@ -177,7 +177,7 @@ first=$(supervisor pt-a)
 init=$(instance_pid pt-a)
 kill -9 "$first"
 check "death of hostd-instance is noticed" wait_for 3 is_not_running pt-a
-check "a warning says so while it is down" sh -c "hostctl warning list -f csv | grep -q 'instance-failed.*pt-a'"
+check "a warning says so while it is down" wait_for 3 sh -c "hostctl warning list -f csv | grep -q 'instance-failed.*pt-a'"
 check "its processes died with it" wait_for 5 process_gone "$init"
 check "it is started again" wait_for 8 is_state pt-a running
 check "and an event tells of it afterwards" sh -c "hostctl events pt-a | grep -q 'state=failed'"
