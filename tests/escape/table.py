@@ -134,6 +134,7 @@ ROWS = [
     both("write /sys/kernel/security/apparmor/.remove=hostd-instance", "ENOENT|EACCES|EPERM"),
     # --- control groups
     both("raise", "EACCES|ENOENT|EPERM", never="=done"),
+    both("many-groups", "EAGAIN|EACCES"),
     both("release-agent {planted}", NO + "|EINVAL|ENODEV|ENOENT|EBUSY", never="(release_agent|devices.allow)=done"),
     Row("fresh-cgroup", NO + "|ENOENT|EBUSY", NO + "|EBUSY", never="(max|group|box)=done"),
 ]

@@ -154,7 +154,30 @@ static int fresh_cgroup(const char *arg) {
         return doors.result;
 }
 
+// Groups without end would be the host's memory and time. All are removed again.
+static int many_groups(const char *arg) {
+        char path[PATH_MAX];
+        int n = 0, code;
+
+        if (mkdir("/sys/fs/cgroup/escape", 0700) < 0)
+                return -errno;
+        for (; n < 50000; n++) {
+                snprintf(path, sizeof(path), "/sys/fs/cgroup/escape/%d", n);
+                if (mkdir(path, 0700) < 0)
+                        break;
+        }
+        code = n < 50000 ? -errno : 0;
+        say("%d groups", n);
+        while (n-- > 0) {
+                snprintf(path, sizeof(path), "/sys/fs/cgroup/escape/%d", n);
+                (void) rmdir(path);
+        }
+        (void) rmdir("/sys/fs/cgroup/escape");
+        return code;
+}
+
 const Attempt attempts_tree[] = {
         {"writable", writable}, {"writable-fresh", writable_fresh}, {"write", write_file},       {"read", read_file},
-        {"raise", raise_limits}, {"release-agent", release_agent},  {"fresh-cgroup", fresh_cgroup}, {NULL},
+        {"raise", raise_limits}, {"release-agent", release_agent},  {"fresh-cgroup", fresh_cgroup}, {"many-groups", many_groups},
+        {NULL},
 };
