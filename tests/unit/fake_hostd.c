@@ -77,6 +77,8 @@ static void run_child(Call *call, unsigned first, unsigned n_fds, int (*fn)(Call
                 sigemptyset(&none);
                 sigprocmask(SIG_SETMASK, &none, NULL);
                 signal(SIGPIPE, SIG_DFL);
+                signal(SIGINT, SIG_DFL); // ignored where the tests were started in the background
+                signal(SIGQUIT, SIG_DFL);
                 setsid();
                 for (int i = 0; i < 3; i++)
                         if (fds[i] >= 0)
