@@ -92,6 +92,21 @@ out=$(import other <"$work/box.tar")
 grep -q "already here as the template box" <<<"$out" && ok "one image has one name" || bad "one image has one name: $out"
 out=$(import boxdir <"$work/box")
 grep -q '^digest ' <<<"$out" && ok "a directory becomes a template" || { grep -q "already here" <<<"$out" && ok "a directory becomes the same image"; } || bad "a directory: $out"
+# The files of an overlay come with other devices than its directories, and are of one mount all the same.
+mkdir "$work/layers" "$work/merged"
+if mount -t tmpfs none "$work/layers" && mkdir "$work/layers/"{upper,work} &&
+        mount -t overlay -o "lowerdir=$work/box,upperdir=$work/layers/upper,workdir=$work/layers/work" none "$work/merged"; then
+        echo more >"$work/merged/etc/more"
+        mkdir "$work/merged/usr/elsewhere" && mount -t tmpfs none "$work/merged/usr/elsewhere" && touch "$work/merged/usr/elsewhere/not-of-it"
+        out=$(import merged <"$work/merged")
+        if path=$(drive mount merged) && [ -x "$path/sbin/init" ] && [ -e "$path/etc/more" ]; then ok "an overlay becomes a template with all of its files"; else bad "an overlay: $out"; fi
+        refute "without what is mounted below it" test -e "$path/usr/elsewhere/not-of-it"
+        drive unmount merged >/dev/null
+        umount "$work/merged/usr/elsewhere" "$work/merged"
+else
+        skip "an overlay as a directory: no overlay can be mounted here"
+fi
+umount "$work/layers" 2>/dev/null
 path=$(drive mount box)
 check "the image is mounted" mountpoint -q "$path"
 check "mounted read-only and nodev, set-uid kept" grep -q "$path erofs ro,nodev,relatime" /proc/self/mounts
