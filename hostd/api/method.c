@@ -8,6 +8,7 @@
 #define FORMAT_PARAMS \
         {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table, json or csv"}, \
         {"columns", 'c', PARAM_STRING, PARAM_LOCAL, VALID_TEXT, .meta = "LIST", .doc = "columns to show, separated by commas"}
+#define FORMAT_PARAM {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table or json"}
 #define SETTINGS_PARAM \
         {"settings", 's', PARAM_PAIRS, 0, VALID_LABEL_VALUE, .meta = "KEY=VALUE", .doc = "a setting of hostd-instance.conf(5); may be repeated"}
 #define COMMAND_PARAMS \
@@ -20,6 +21,8 @@
 
 static const Param params_none[] = {END};
 static const Param params_name[] = {NAME_PARAM, END};
+static const Param params_object[] = {FORMAT_PARAM, END};
+static const Param params_named_object[] = {NAME_PARAM, FORMAT_PARAM, END};
 static const Param params_names[] = {NAMES_PARAM, END};
 
 static const Param params_create[] = {
@@ -52,7 +55,7 @@ static const Param params_list[] = {FORMAT_PARAMS, END};
 static const Param params_show[] = {
         NAMES_PARAM,
         {"expanded", 0, PARAM_BOOL, 0, .doc = "every setting with where its value comes from"},
-        {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table or json"},
+        FORMAT_PARAM,
         END,
 };
 static const Param params_set[] = {
@@ -130,9 +133,15 @@ static const Param params_template[] = {
         {"template", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_TEMPLATE, .meta = "TEMPLATE", .doc = "template name or digest"},
         END,
 };
+static const Param params_template_show[] = {
+        {"template", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_TEMPLATE, .meta = "TEMPLATE", .doc = "template name or digest"},
+        FORMAT_PARAM,
+        END,
+};
 static const Param params_template_list[] = {FORMAT_PARAMS, END};
 static const Param params_config_log[] = {
         {"max", 'n', PARAM_INT, 0, .min = 1, .max = 10000, .meta = "N", .doc = "only the newest (default 50)"},
+        FORMAT_PARAMS,
         END,
 };
 static const Param params_config_diff[] = {
@@ -141,14 +150,21 @@ static const Param params_config_diff[] = {
 };
 static const Param params_config_rollback[] = {
         {"rev", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_TEXT, .meta = "REVISION", .doc = "put this revision's files in place and apply them"},
+        FORMAT_PARAMS,
         END,
 };
 static const Param params_apply[] = {
         {"dry_run", 'n', PARAM_BOOL, 0, .doc = "only say what would change"},
+        FORMAT_PARAMS,
         END,
 };
 static const Param params_policy[] = {
         {"policy", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "POLICY", .doc = "name of a policy"},
+        END,
+};
+static const Param params_policy_show[] = {
+        {"policy", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "POLICY", .doc = "name of a policy"},
+        FORMAT_PARAM,
         END,
 };
 static const Param params_policy_set[] = {
@@ -163,6 +179,7 @@ static const Param params_policy_check[] = {
         {"address", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_CIDR, .meta = "ADDRESS", .doc = "destination"},
         {"port", 'p', PARAM_INT, 0, .min = 1, .max = 65535, .meta = "PORT", .doc = "destination port"},
         {"protocol", 0, PARAM_STRING, 0, VALID_NAME, .meta = "PROTOCOL", .doc = "tcp (default), udp or icmp"},
+        FORMAT_PARAM,
         END,
 };
 static const Param params_carve[] = {
@@ -177,7 +194,7 @@ static const Param params_carve[] = {
 static const Param params_events[] = {
         {"follow", 0, PARAM_BOOL, PARAM_LOCAL, .doc = "keep waiting for new events"},
         {"name", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "only of this instance"},
-        {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table or json"},
+        FORMAT_PARAM,
         END,
 };
 static const Param params_audit_tail[] = {
@@ -218,7 +235,7 @@ static const Column columns_file[] = {
 };
 static const Column columns_template[] = {
         {"name", "NAME"}, {"digest", "DIGEST"}, {"suite", "SUITE"}, {"size", "SIZE", .type = PARAM_SIZE}, {"packages", "PACKAGES", .type = PARAM_INT},
-        {"built", "BUILT"}, {"used_by", "USED-BY", .type = PARAM_INT}, {"recipe_digest", "RECIPE", true}, {NULL},
+        {"built", "BUILT"}, {"used_by", "USED-BY", .type = PARAM_INT}, {"recipe", "RECIPE", true}, {NULL},
 };
 static const Column columns_policy[] = {
         {"policy", "POLICY"}, {"rules", "RULES", .type = PARAM_INT}, {"used_by", "USED-BY"}, {"description", "DESCRIPTION"}, {NULL},
@@ -289,7 +306,7 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_TEMPLATE_IMPORT] = {"io.hostd.Template.Import", "template import", ADMIN, MUTATES | MORE | SPECIAL, 1, params_template_import, .doc = "Make a template of a tarball or directory",
                 .manual = "The descriptor is the tarball or directory. Answers as Build."},
         [METHOD_TEMPLATE_LIST] = {"io.hostd.Template.List", "template list", VIEW, 0, 0, params_template_list, "templates", columns_template, "List templates"},
-        [METHOD_TEMPLATE_SHOW] = {"io.hostd.Template.Show", "template show", VIEW, 0, 0, params_template, .doc = "Show a template's manifest"},
+        [METHOD_TEMPLATE_SHOW] = {"io.hostd.Template.Show", "template show", VIEW, 0, 0, params_template_show, .doc = "Show a template's manifest"},
         [METHOD_TEMPLATE_DELETE] = {"io.hostd.Template.Delete", "template delete", ADMIN, MUTATES, 0, params_template, .doc = "Delete a template that no instance uses"},
         [METHOD_TEMPLATE_PRUNE] = {"io.hostd.Template.Prune", "template prune", ADMIN, MUTATES, 0, params_none, .doc = "Delete all unused templates but the newest of each name"},
         [METHOD_CONFIG_LOG] = {"io.hostd.Config.Log", "config log", VIEW, 0, 0, params_config_log, "commits", columns_commit, "List changes of the configuration"},
@@ -298,12 +315,12 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_CONFIG_ROLLBACK] = {"io.hostd.Config.Rollback", "config rollback", ADMIN, MUTATES, 0, params_config_rollback, "changes", columns_change, "Go back to an earlier configuration"},
         [METHOD_CONFIG_APPLY] = {"io.hostd.Config.Apply", "apply", ADMIN, MUTATES, 0, params_apply, "changes", columns_change, "Apply files that were edited by hand"},
         [METHOD_POLICY_LIST] = {"io.hostd.Policy.List", "policy list", VIEW, 0, 0, params_list, "policies", columns_policy, "List policies"},
-        [METHOD_POLICY_SHOW] = {"io.hostd.Policy.Show", "policy show", VIEW, SPECIAL, 0, params_policy, .doc = "Show a policy's rules",
+        [METHOD_POLICY_SHOW] = {"io.hostd.Policy.Show", "policy show", VIEW, SPECIAL, 0, params_policy_show, .doc = "Show a policy's rules",
                 .manual = "Reply: {policy, description, used_by, rules}; rules is an array of objects, shown as a table."},
         [METHOD_POLICY_SET] = {"io.hostd.Policy.Set", "policy set", ADMIN, MUTATES, 0, params_policy_set, .doc = "Create or replace a policy, live"},
         [METHOD_POLICY_DELETE] = {"io.hostd.Policy.Delete", "policy delete", ADMIN, MUTATES, 0, params_policy, .doc = "Delete a policy that no instance uses"},
         [METHOD_POLICY_CHECK] = {"io.hostd.Policy.Check", "policy check", VIEW, 0, 0, params_policy_check, .doc = "Say what would happen to a connection, and by which rule"},
-        [METHOD_NETWORK_SHOW] = {"io.hostd.Network.Show", "network show", VIEW, SPECIAL, 0, params_name, .doc = "Show addresses, counters and rules of an instance",
+        [METHOD_NETWORK_SHOW] = {"io.hostd.Network.Show", "network show", VIEW, SPECIAL, 0, params_named_object, .doc = "Show addresses, counters and rules of an instance",
                 .manual = "Reply: {name, state, interface, ipv4, ipv6, policies, counters, rules}; rules is the text of what is in force."},
         [METHOD_HOST_CARVE] = {"io.hostd.Host.Carve", "carve", ADMIN, MUTATES | SPECIAL, 0, params_carve, "plan", columns_carve, "Divide this host into equal instances",
                 .manual = "Without write only the plan is made. hostctl prints it and asks before it calls again with write; --yes does not ask."},
@@ -311,10 +328,10 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "hostctl exits with 1 if a protection is missing."},
         [METHOD_HOST_LEAKS] = {"io.hostd.Host.Leaks", "leaks", VIEW, SPECIAL, 0, params_list, "leaks", columns_leak, "List kernel objects that should not exist",
                 .manual = "hostctl prints nothing and exits with 0 if there are none, with 1 otherwise."},
-        [METHOD_HOST_INFO] = {"io.hostd.Host.Info", "info", VIEW, 0, 0, params_none, .doc = "Show version, capacity and what is promised"},
+        [METHOD_HOST_INFO] = {"io.hostd.Host.Info", "info", VIEW, 0, 0, params_object, .doc = "Show version, capacity and what is promised"},
         [METHOD_EVENTS_FOLLOW] = {"io.hostd.Events.Follow", "events", VIEW, MORE | METHOD_ONCE | SPECIAL, 0, params_events, .doc = "Show events as they happen",
                 .manual = "The first answer is {events}, those that hostd still remembers; with more, each further one is {event}. hostctl follows with --follow."},
-        [METHOD_AUDIT_VERIFY] = {"io.hostd.Audit.Verify", "audit verify", VIEW, 0, 0, params_none, .doc = "Check the audit log's hash chain"},
+        [METHOD_AUDIT_VERIFY] = {"io.hostd.Audit.Verify", "audit verify", VIEW, 0, 0, params_object, .doc = "Check the audit log's hash chain"},
         [METHOD_AUDIT_TAIL] = {"io.hostd.Audit.Tail", "audit tail", VIEW, 0, 0, params_audit_tail, "records", columns_audit, "Show the newest audit records"},
         [METHOD_AUDIT_QUERY] = {"io.hostd.Audit.Query", "audit query", VIEW, 0, 0, params_audit_query, "records", columns_audit, "Search the audit log"},
         [METHOD_WARNING_LIST] = {"io.hostd.Warning.List", "warning list", VIEW, 0, 0, params_list, "warnings", columns_warning, "List warnings"},

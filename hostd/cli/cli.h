@@ -58,3 +58,4 @@ int command_version(Cli *cli, char **argv);
 
 void help_main(FILE *f);
 void help_method(FILE *f, const Method *method);
+bool help_group(FILE *f, const char *word); // false: no command begins with that word and another; f may be NULL

@@ -141,10 +141,8 @@ int command_diff(Cli *cli, Args *args) {
         _cleanup_(change_list_done) ChangeList list = {0};
         _cleanup_error_ Error err = ERROR_NULL;
         OutputFormat format;
-        int r = output_format_parse(args_local_string(args, "format"), &format, &err);
+        int r = output_format_parse(args->method, args->local, &format, &err);
 
-        if (r >= 0 && format == OUTPUT_CSV)
-                r = error_set_field(&err, "format", "diff is printed as table or json");
         if (r >= 0)
                 r = diff_read(cli, args, &list, &err);
         if (r < 0)

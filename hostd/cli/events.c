@@ -54,7 +54,7 @@ static void print_events(const json_t *reply, OutputFormat format) {
 static int events_once(Cli *cli, Args *args, bool follow, Error *err) {
         OutputFormat format;
         json_t *reply = NULL;
-        int r = output_format_parse(args_local_string(args, "format"), &format, err);
+        int r = output_format_parse(args->method, args->local, &format, err);
 
         if (r >= 0)
                 r = method_check(args->method, args->parameters, err);

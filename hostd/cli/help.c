@@ -57,10 +57,33 @@ void help_main(FILE *f) {
         fputs("\n`hostctl COMMAND --help` explains one of them, hostctl(1) all.\n", f);
 }
 
+static bool in_group(const Method *method, const char *word) {
+        size_t n = strlen(word);
+
+        return strncmp(method->words, word, n) == 0 && method->words[n] == ' ';
+}
+
+bool help_group(FILE *f, const char *word) {
+        bool found = false;
+
+        for (int i = 0; i < _METHOD_MAX; i++) {
+                const Method *method = method_get(i);
+                if (!in_group(method, word))
+                        continue;
+                if (f && !found)
+                        fprintf(f, "Usage: hostctl %s COMMAND...\n\n", word);
+                if (f)
+                        fprintf(f, "  %-18s %s\n", method->words, method->doc);
+                found = true;
+        }
+        return found;
+}
+
 int command_help(Cli *cli, char **argv) {
-        _cleanup_free_ char *nearest = NULL;
+        _cleanup_free_ char *nearest = NULL, *typed = NULL;
         const Method *method;
         size_t used;
+        bool group;
 
         if (!argv[0]) {
                 help_main(stdout);
@@ -76,11 +99,19 @@ int command_help(Cli *cli, char **argv) {
                         printf("Usage: hostctl %s\n\n%s.\n", c->word, c->doc);
                         return 0;
                 }
+        group = help_group(NULL, argv[0]);
+        if (group && (!argv[1] || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+                (void) help_group(stdout, argv[0]);
+                return 0;
+        }
         nearest = words_nearest(argv);
-        if (nearest)
-                cli_complain("there is no command \"%s\"; did you mean \"%s\"?", argv[0], nearest);
+        if (asprintf(&typed, "%s%s%s", argv[0], group ? " " : "", group ? argv[1] : "") < 0)
+                typed = NULL;
+        // Of another group is no suggestion for who wrote this one's name.
+        if (nearest && (!group || strncmp(nearest, argv[0], strlen(argv[0])) == 0))
+                cli_complain("there is no command \"%s\"; did you mean \"%s\"?", typed ?: argv[0], nearest);
         else
-                cli_complain("there is no command \"%s\"; `hostctl --help` lists them", argv[0]);
+                cli_complain("there is no command \"%s\"; `hostctl%s%s --help` lists them", typed ?: argv[0], group ? " " : "", group ? argv[0] : "");
         return CLI_EXIT_USAGE;
 }
 

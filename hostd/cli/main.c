@@ -33,9 +33,11 @@ static int run_words(Cli *cli, char **argv) {
         for (const LocalCommand *c = local_commands; c->word; c++)
                 if (strcmp(argv[0], c->word) == 0) {
                         char *help[] = {argv[0], NULL};
-                        return argv[1] && strcmp(argv[1], "--help") == 0 ? command_help(cli, help) : c->run(cli, argv + 1);
+                        return argv[1] && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) ? command_help(cli, help) : c->run(cli, argv + 1);
                 }
         method = words_match(argv, &used);
+        if (!method && !argv[1] && help_group(stderr, argv[0]))
+                return CLI_EXIT_USAGE;
         if (!method)
                 return command_help(cli, argv);
         r = args_parse(method, argv + used, &args, &err);

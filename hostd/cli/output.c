@@ -9,16 +9,18 @@
 
 static const char *const format_names[_OUTPUT_FORMAT_MAX] = {"table", "json", "csv"};
 
-int output_format_parse(const char *text, OutputFormat *ret, Error *err) {
+int output_format_parse(const Method *method, const json_t *local, OutputFormat *ret, Error *err) {
+        const char *text = json_string_value(json_object_get(local, "format"));
+
         *ret = OUTPUT_TABLE;
         if (!text)
                 return 0;
-        for (int i = 0; i < _OUTPUT_FORMAT_MAX; i++)
+        for (int i = 0; i < (method->list ? _OUTPUT_FORMAT_MAX : OUTPUT_CSV); i++)
                 if (strcmp(text, format_names[i]) == 0) {
                         *ret = i;
                         return 0;
                 }
-        return error_set_field(err, "format", "format \"%s\" is not one of table, json and csv", text);
+        return error_set_field(err, "format", "format \"%s\" is not one of %s", text, method->list ? "table, json and csv" : "table and json");
 }
 
 static const Column *column_find(const Column *columns, const char *path) {
@@ -254,7 +256,8 @@ static ParamType key_type(const char *key) {
                 ParamType type;
         } suffixes[] = {{"_bytes", PARAM_SIZE}, {"_usec", PARAM_SPAN}, {"memory", PARAM_SIZE}, {"memory_used", PARAM_SIZE},
                         {"memory_peak", PARAM_SIZE}, {"disk", PARAM_SIZE}, {"disk_used", PARAM_SIZE}, {"size", PARAM_SIZE},
-                        {"cpu_used", PARAM_SPAN}};
+                        {"cpu_used", PARAM_SPAN},
+                        {"memory_reserve", PARAM_SIZE}, {"memory_promised", PARAM_SIZE}, {"disk_reserve", PARAM_SIZE}, {"disk_promised", PARAM_SIZE}};
         size_t n = strlen(key);
 
         for (size_t i = 0; i < ELEMENTS(suffixes); i++) {
@@ -309,11 +312,10 @@ void output_text(FILE *f, const char *text) {
 }
 
 int output_reply(FILE *f, const Method *method, const json_t *local, const json_t *reply, Error *err) {
-        const char *format_name = json_string_value(json_object_get(local, "format"));
         const char *list = json_string_value(json_object_get(local, "columns"));
         _cleanup_free_ Column *columns = NULL;
         OutputFormat format;
-        int r = output_format_parse(format_name, &format, err);
+        int r = output_format_parse(method, local, &format, err);
 
         if (r < 0)
                 return r;

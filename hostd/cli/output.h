@@ -11,7 +11,8 @@
 #include "base/strv.h"
 
 typedef enum OutputFormat { OUTPUT_TABLE, OUTPUT_JSON, OUTPUT_CSV, _OUTPUT_FORMAT_MAX, _OUTPUT_FORMAT_INVALID = -EINVAL } OutputFormat;
-int output_format_parse(const char *text, OutputFormat *ret, Error *err); // NULL: table
+// The option --format of a command: table when it is not given; csv only where the reply is a list.
+int output_format_parse(const Method *method, const json_t *local, OutputFormat *ret, Error *err);
 
 // Columns to show: `list` is "a,b" or NULL for those that are not hidden. Ends with a NULL path; caller frees the array.
 int output_columns(const Column *columns, const char *list, Column **ret, Error *err);

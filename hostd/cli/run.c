@@ -44,7 +44,7 @@ static int run_one(Cli *cli, Args *args) {
         _cleanup_free_ Column *columns = NULL;
         json_t *reply = NULL;
         OutputFormat format;
-        int r = output_format_parse(args_local_string(args, "format"), &format, &err);
+        int r = output_format_parse(args->method, args->local, &format, &err);
 
         // A wrong column is said before anything is done.
         if (r >= 0 && args->method->list)

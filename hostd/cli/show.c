@@ -7,23 +7,31 @@
 
 #define SHOW_COLUMNS_MAX 16
 
-// A table for an array of objects: the keys of its first one are the columns.
+static bool columns_have(const Column *columns, const char *key) {
+        for (; columns->path; columns++)
+                if (strcmp(columns->path, key) == 0)
+                        return true;
+        return false;
+}
+
+// A table for an array of objects: every key of any of them is a column, since events differ in what they tell.
 static void show_table(const char *title, const json_t *rows) {
         Column columns[SHOW_COLUMNS_MAX + 1] = {{NULL}};
         char titles[SHOW_COLUMNS_MAX][32];
-        size_t n = 0;
+        json_t *row, *value;
+        size_t n = 0, i;
         const char *key;
-        json_t *value;
 
-        json_object_foreach(json_array_get(rows, 0), key, value) {
-                if (n == SHOW_COLUMNS_MAX)
-                        break;
-                snprintf(titles[n], sizeof(titles[n]), "%s", key);
-                for (char *c = titles[n]; *c; c++)
-                        *c = *c == '_' ? '-' : *c >= 'a' && *c <= 'z' ? (char) (*c - 'a' + 'A') : *c;
-                columns[n] = (Column) {.path = key, .title = titles[n], .type = PARAM_STRING};
-                n++;
-        }
+        json_array_foreach(rows, i, row)
+                json_object_foreach(row, key, value) {
+                        if (n == SHOW_COLUMNS_MAX || columns_have(columns, key))
+                                continue;
+                        snprintf(titles[n], sizeof(titles[n]), "%s", key);
+                        for (char *c = titles[n]; *c; c++)
+                                *c = *c == '_' ? '-' : *c >= 'a' && *c <= 'z' ? (char) (*c - 'a' + 'A') : *c;
+                        columns[n] = (Column) {.path = key, .title = titles[n], .type = PARAM_STRING};
+                        n++;
+                }
         if (title)
                 printf("\n%s:\n", title);
         if (n > 0)
@@ -61,7 +69,7 @@ int command_show(Cli *cli, Args *args) {
         const json_t *settings;
         json_t *reply = NULL;
         OutputFormat format;
-        int r = output_format_parse(args_local_string(args, "format"), &format, &err);
+        int r = output_format_parse(args->method, args->local, &format, &err);
 
         if (r >= 0)
                 r = cli_call(cli, args->method, args->parameters, &reply, &err);

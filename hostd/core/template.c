@@ -210,8 +210,9 @@ json_t *template_list_json(TemplateRegistry *r) {
         for (size_t i = 0; rows && i < r->n_items; i++) {
                 const Template *t = r->items[i];
                 const Manifest *m = t->manifest;
-                json_t *row = json_pack("{s:s, s:s, s:s?, s:s, s:I, s:b, s:b}", "name", m->name, "digest", m->digest, "suite",
-                                        m->suite, "built", m->built, "size", (json_int_t) m->size_bytes, "newest",
+                json_t *row = json_pack("{s:s, s:s, s:s?, s:s, s:I, s:I, s:s?, s:b, s:b}", "name", m->name, "digest", m->digest, "suite",
+                                        m->suite, "built", m->built, "size", (json_int_t) m->size_bytes, "packages",
+                                        (json_int_t) json_object_size(m->packages), "recipe", m->recipe[0] ? m->recipe : NULL, "newest",
                                         template_find(r, m->name) == t, "mounted", t->mounted);
                 if (json_array_append_new(rows, row) < 0) {
                         json_decref(rows);

@@ -33,7 +33,7 @@ DEFINE_CLEANUP(TemplateRegistry, template_registry_free)
 
 // By name (the newest) or digest; NULL if absent. Borrowed until the registry changes.
 Template *template_find(TemplateRegistry *registry, const char *name_or_digest);
-// {"templates": [{name, digest, suite, built, size, newest, mounted}]}; NULL on OOM.
+// {"templates": [{name, digest, suite, built, size, packages, recipe, newest, mounted}]}; NULL on OOM.
 json_t *template_list_json(TemplateRegistry *registry);
 json_t *template_show_json(const Template *template);
 // Reads the whole image again; slow, never in the event loop.

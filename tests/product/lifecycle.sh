@@ -68,6 +68,24 @@ check "list as json" sh -c "hostctl list -f json | jq -e '.instances[] | select(
 check_is "list as csv with chosen columns" "name,memory
 pt-a,67108864" sh -c "hostctl list -f csv -c name,memory | tr -d '\r' | grep -e ^name -e ^pt-a"
 check_status "an unknown column is named" 2 nonsense hostctl list -c name,nonsense
+# columns_told KEY COMMAND...: each column that a list knows is in hostd's answer.
+columns_told() {
+        local key=$1 reply column
+        shift
+        reply=$("$@" -f json) || return 1
+        for column in $("$@" -c nonsense 2>&1 | sed -n 's/,//g; s/.*there are: //p'); do
+                jq -e --arg c "$column" ".$key[0] | has(\$c)" <<<"$reply" >/dev/null || { echo "no $column"; return 1; }
+        done
+        [ -n "${column:-}" ]
+}
+hostctl policy set pt-columns "allow 198.51.100.0/24" >/dev/null
+for list in "instances list" "templates template list" "policies policy list" "protections doctor" "records audit tail" "files file list pt-a:/etc"; do
+        read -r key words <<<"$list"
+        check "every column of $words is told" columns_told "$key" hostctl $words
+done
+hostctl policy delete pt-columns >/dev/null
+check_is "the packages of a template are counted" "$(hostctl template show tiny | grep -c '^  ')" sh -c "hostctl template list -f csv -c name,packages | tr -d '\r' | sed -n 's/^tiny,//p'"
+check "events of an instance are told with their state" sh -c "hostctl show pt-a | grep -E '^TIME.* STATE' && hostctl show pt-a | grep -E 'instance-state.* running'"
 check "show --expanded says where each value comes from" sh -c "hostctl show pt-a --expanded | grep -E '^pids +99 +instance' && hostctl show pt-a --expanded | grep -E '^cpu +1 +default' "
 check "a preset is such a source" sh -c "hostctl set pt-a preset=small && hostctl show pt-a --expanded | grep -E '^cpu .*preset'"
 check "label" hostctl label pt-a team=red role=web

@@ -31,6 +31,8 @@ static void test_formats(void **state) {
         expect("list -f yaml", 2, "", "format");
         expect("show one", 0, "name: one\nusage:\n  pids: 3\n\nsettings:\nKEY     VALUE  SOURCE\nmemory  8GiB   preset\n", NULL);
         expect("show --expanded one", 0, "KEY     VALUE  SOURCE\nmemory  8GiB   preset\n", NULL);
+        expect("show one -f csv", 2, "", "not one of table and json");
+        expect("events -f csv", 2, "", "not one of table and json");
         expect("log one", 0, "line 1\n\\x1b[31mline 2\n", NULL);
 }
 
@@ -127,7 +129,7 @@ static void test_diff(void **state) {
         expect("diff one", 0, "A /etc/a\\x0ab\nD /var\n", NULL);
         expect("diff cut", 0, "A /etc/a\\x0ab\nD /var\n", "only the first 2 changes");
         expect("diff torn", 2, "", "ends too early");
-        expect("diff one -f csv", 2, "", "table or json");
+        expect("diff one -f csv", 2, "", "table and json");
         _cleanup_outcome_ Outcome o = run("diff cut --format json");
         json_t *reply = json_loads(o.out, 0, NULL), *first = json_array_get(json_object_get(reply, "changes"), 0);
         assert_int_equal(o.status, 0);
@@ -142,10 +144,25 @@ static void test_events_network(void **state) {
         expect("events", 0, "T1  started  one  pid=5\n", NULL);
         expect("events --follow", 0, "T1  started  one  pid=5\nT2  odd\\x1b\n", NULL);
         expect("network show one", 0, "name: one\ncounters:\n  tx_bytes: 2.00KiB\n\nrules:\na\nb\n", NULL);
+        expect("network show one -f csv", 2, "", "not one of table and json");
+        _cleanup_outcome_ Outcome o = run("network show one -f json");
+        json_t *reply = json_loads(o.out, 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(reply, "name")), "one");
+        json_decref(reply);
         expect("help events", 0, NULL, NULL);
         expect("--version", 0, NULL, NULL);
         expect("", 2, "", "Usage");
         expect("lsit", 2, "", "did you mean \"list\"?");
+        expect("audit", 2, "", "audit verify       Check");
+        expect("audit nonsense", 2, "", "no command \"audit nonsense\"; `hostctl audit --help` lists them");
+        expect("templete", 2, "", "there is no command \"templete\"");
+        static const char *const groups[] = {"audit --help", "audit -h", "help audit"};
+        for (size_t i = 0; i < ELEMENTS(groups); i++)
+                expect(groups[i], 0, "Usage: hostctl audit COMMAND...\n\n"
+                       "  audit verify       Check the audit log's hash chain\n"
+                       "  audit tail         Show the newest audit records\n"
+                       "  audit query        Search the audit log\n", NULL);
+        expect("completion -h", 0, NULL, NULL);
 }
 
 static void test_stdio(void **state) {
