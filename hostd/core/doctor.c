@@ -172,12 +172,25 @@ static void probe_audit(Manager *m, Finding *f) {
                 FOUND(f, PROTECTION_ENFORCED, "", "each change is on disk before its answer; check with: hostctl audit verify");
 }
 
+static void probe_core_dumps(Manager *m, Finding *f) {
+        _cleanup_free_ char *pattern = NULL;
+
+        if (io_read_file(AT_FDCWD, "/proc/sys/kernel/core_pattern", 4096, &pattern, NULL) < 0)
+                pattern = NULL;
+        if (pattern && pattern[0] == '|') {
+                pattern[strcspn(pattern, " \n")] = 0;
+                FOUND(f, PROTECTION_DEGRADED, "sysctl kernel.core_pattern=core", "for each crash in an instance the kernel runs %.120s on the host, as root",
+                      pattern + 1);
+        } else
+                FOUND(f, PROTECTION_ENFORCED, "", "a crash in an instance runs nothing on the host");
+}
+
 static const Protection protections[] = {
         {"user-namespaces", true, probe_userns}, {"id-ranges", true, probe_ids},     {"state-directory", true, probe_state_dir},
         {"cgroups", false, probe_kill},          {"disk", true, probe_disk},         {"inodes", false, probe_inodes},
         {"apparmor", true, probe_apparmor},      {"seccomp", true, probe_seccomp},   {"network", true, probe_network},
         {"configuration", false, probe_config},  {"history", false, probe_history},  {"audit", true, probe_audit},
-        {"open-files", false, probe_open_files},
+        {"open-files", false, probe_open_files}, {"core-dumps", false, probe_core_dumps},
 };
 
 int doctor_allowed(Manager *m, const InstanceConfig *config, char ***ret, Error *err) {

@@ -31,6 +31,10 @@ apparmor=
 [ "$(cat /sys/module/apparmor/parameters/enabled 2>/dev/null)" = Y ] && ! hostctl doctor -f csv -c protection,state | tr -d '\r' | grep -qx 'apparmor,missing' && apparmor=--apparmor
 [ -n "$apparmor" ] || skip "AppArmor" "this kernel has none, or the profile is not loaded: user namespaces, seccomp and mounts alone"
 
+dumps=enforced
+case $(cat /proc/sys/kernel/core_pattern) in "|"*) dumps=degraded ;; esac
+check_is "doctor says whether a crash inside runs a program of the host" "core-dumps,$dumps" sh -c "hostctl doctor -f csv -c protection,state | tr -d '\r' | grep ^core-dumps"
+
 # --- every attempt, in an instance that was started from a session with a key in it
 restart_with_key() {
         hostd_stop
