@@ -208,6 +208,8 @@ int cgroup_box_attach(CgroupBox *box, CgroupPart part, pid_t pid, Error *err) {
                 if (r == 0)
                         r = cgroup_write(box->host->roots[i], path, "cgroup.procs", text);
         }
+        if (r == -ESRCH)
+                return error_set(err, ERR_UNAVAILABLE, "the process that was to be moved to its group ended meanwhile");
         return r < 0 ? error_set_errno(err, r, "moving process %d to %s", pid, path) : 0;
 }
 
