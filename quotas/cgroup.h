@@ -44,6 +44,8 @@ int cgroup_box_remove(CgroupBox *box, Error *err);
 int cgroup_box_apply(CgroupBox *box, const Limits *limits, char *const *allow_degraded, bool force, Error *err);
 // The limits as the kernel has them now (cgroup rows only).
 int cgroup_box_read(CgroupBox *box, Limits *ret, Error *err);
+// Now and then: systemd may have written its own default over the weights, which lie in a group that it manages.
+void cgroup_box_keep_weights(CgroupBox *box, const Limits *limits);
 
 // How `pids` is divided. 512 give payload 384, commands 64, guest 64.
 typedef struct CgroupPids { uint64_t payload, commands, guest; } CgroupPids;

@@ -96,16 +96,22 @@ static int read_cpu_v1(CgroupBox *box, Limits *ret) {
 }
 
 // --- weights. The kernel has no "none": unset is its default of 100 (v1: 1024 shares).
+//
+// A weight counts among siblings, and the siblings of an instance are the groups above the boxes: there it must be. systemd thinks
+// that those are its own and may write its default there (cgroup_box_keep_weights()). The box has it as well, for whoever looks there.
+
+#define ABOVE ".."
 
 static int write_weight_v2(CgroupBox *box, const Limits *limits) {
-        uint64_t weight = limits->value[LIMIT_CPU_WEIGHT];
+        uint64_t weight = limits->value[LIMIT_CPU_WEIGHT] == LIMIT_UNSET ? 100 : limits->value[LIMIT_CPU_WEIGHT];
+        int r = write_number(box->fds[CGROUP_V2], ABOVE, "cpu.weight", weight);
 
-        return write_number(box->fds[CGROUP_V2], "", "cpu.weight", weight == LIMIT_UNSET ? 100 : weight);
+        return r < 0 ? r : write_number(box->fds[CGROUP_V2], "", "cpu.weight", weight);
 }
 
 static int read_weight_v2(CgroupBox *box, Limits *ret) {
         uint64_t value;
-        int r = cgroup_read_number(box->fds[CGROUP_V2], "", "cpu.weight", &value);
+        int r = cgroup_read_number(box->fds[CGROUP_V2], ABOVE, "cpu.weight", &value);
 
         if (r == 0 && value != 100)
                 ret->value[LIMIT_CPU_WEIGHT] = value;
@@ -113,14 +119,15 @@ static int read_weight_v2(CgroupBox *box, Limits *ret) {
 }
 
 static int write_weight_v1(CgroupBox *box, const Limits *limits) {
-        uint64_t weight = limits->value[LIMIT_CPU_WEIGHT];
+        uint64_t shares = limits->value[LIMIT_CPU_WEIGHT] == LIMIT_UNSET ? 1024 : limits->value[LIMIT_CPU_WEIGHT] * 1024 / 100;
+        int r = write_number(box->fds[CGROUP_CPU], ABOVE, "cpu.shares", shares);
 
-        return write_number(box->fds[CGROUP_CPU], "", "cpu.shares", weight == LIMIT_UNSET ? 1024 : weight * 1024 / 100);
+        return r < 0 ? r : write_number(box->fds[CGROUP_CPU], "", "cpu.shares", shares);
 }
 
 static int read_weight_v1(CgroupBox *box, Limits *ret) {
         uint64_t shares;
-        int r = cgroup_read_number(box->fds[CGROUP_CPU], "", "cpu.shares", &shares);
+        int r = cgroup_read_number(box->fds[CGROUP_CPU], ABOVE, "cpu.shares", &shares);
 
         if (r == 0 && shares != 1024)
                 ret->value[LIMIT_CPU_WEIGHT] = (shares * 100 + 1023) / 1024; // exact for what write_weight_v1() wrote
@@ -289,14 +296,14 @@ static int write_io_weight(CgroupBox *box, const Limits *limits) {
         if (bfq && weight > 100)
                 weight = 100 + (weight - 100) / 11;
         (void) snprintf(text, sizeof(text), "default %llu", (unsigned long long) weight);
-        return cgroup_write(box->fds[CGROUP_V2], "", bfq ? "io.bfq.weight" : "io.weight", text);
+        return cgroup_write(box->fds[CGROUP_V2], ABOVE, bfq ? "io.bfq.weight" : "io.weight", text);
 }
 
 static int read_io_weight(CgroupBox *box, Limits *ret) {
         bool bfq = box->host->io_weight == CGROUP_WEIGHT_BFQ;
         char text[4096];
         uint64_t weight;
-        int r = cgroup_read(box->fds[CGROUP_V2], "", bfq ? "io.bfq.weight" : "io.weight", text, sizeof(text));
+        int r = cgroup_read(box->fds[CGROUP_V2], ABOVE, bfq ? "io.bfq.weight" : "io.weight", text, sizeof(text));
 
         if (r >= 0)
                 r = cgroup_find_number(text, "default", &weight);
@@ -307,6 +314,22 @@ static int read_io_weight(CgroupBox *box, Limits *ret) {
         if (weight != 100)
                 ret->value[LIMIT_IO_WEIGHT] = weight;
         return 0;
+}
+
+void cgroup_box_keep_weights(CgroupBox *box, const Limits *limits) {
+        static const struct {
+                LimitId id;
+                int (*read)(CgroupBox *box, Limits *ret), (*write)(CgroupBox *box, const Limits *limits);
+        } weights[] = {{LIMIT_CPU_WEIGHT, read_weight_v2, write_weight_v2}, {LIMIT_IO_WEIGHT, read_io_weight, write_io_weight}};
+
+        for (size_t i = 0; box->host->unified && i < ELEMENTS(weights); i++) {
+                Limits have;
+                limits_init(&have);
+                if (cgroup_host_can(box->host, weights[i].id, NULL) && weights[i].read(box, &have) >= 0 &&
+                    have.value[weights[i].id] != limits->value[weights[i].id])
+                        (void) weights[i].write(box, limits); // the next time again
+                limits_done(&have);
+        }
 }
 
 // --- the table and its walkers

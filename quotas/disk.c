@@ -6,7 +6,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/fs.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -195,6 +197,24 @@ int disk_trash_list(const DiskHost *host, char ***ret) {
         if (r == 0)
                 *ret = TAKE_PTR(v);
         return r;
+}
+
+const char *disk_host_name(const DiskHost *host) {
+        return disk_kinds[host->kind].name;
+}
+
+int disk_host_reflinks(const DiskHost *host) {
+        static const char block[4096] = {1};
+        _cleanup_close_ int from = openat(host->root_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        _cleanup_close_ int to = openat(host->root_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+        if (from < 0 || to < 0)
+                return errno == EOPNOTSUPP ? 0 : -errno;
+        if (write(from, block, sizeof(block)) != sizeof(block))
+                return -ENOSPC;
+        if (ioctl(to, FICLONE, from) == 0)
+                return 1;
+        return errno == EOPNOTSUPP || errno == ENOTTY || errno == EINVAL || errno == EXDEV ? 0 : -errno;
 }
 
 int disk_host_space(const DiskHost *host, uint64_t *ret_total, uint64_t *ret_free) {

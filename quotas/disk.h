@@ -24,6 +24,9 @@ int disk_host_probe(int root_fd, DiskHost *ret, Error *err);
 // Switches quotas on where that is possible on a mounted file system (btrfs). Blocks while what exists is counted. The probe tells
 // whether it helped.
 int disk_host_enable(int root_fd, Error *err);
+const char *disk_host_name(const DiskHost *host); // of the file system's type: xfs, ext4, btrfs or other
+// Whether files can share their blocks (seen by a try): 1, 0, or a negative errno when that cannot be told, as on a full disk.
+int disk_host_reflinks(const DiskHost *host);
 int disk_host_space(const DiskHost *host, uint64_t *ret_total, uint64_t *ret_free);
 
 // path is relative to root_fd ("instances/NAME"). UINT64_MAX: no limit. project_id: unique, > 0, unused on btrfs.

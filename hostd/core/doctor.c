@@ -84,7 +84,7 @@ static void probe_disk(Manager *m, Finding *f) {
         if (m->disk.bytes)
                 FOUND(f, PROTECTION_ENFORCED, "", "disk limits are kept by the file system");
         else
-                FOUND(f, PROTECTION_MISSING, "put the state directory on xfs or ext4 with prjquota, or on btrfs with quotas", "%.200s", m->disk.reason);
+                FOUND(f, PROTECTION_MISSING, "put the state directory on xfs or ext4 with prjquota, or on btrfs with quotas: see docs/storage.md", "%.200s", m->disk.reason);
 }
 
 static void probe_inodes(Manager *m, Finding *f) {
@@ -93,7 +93,38 @@ static void probe_inodes(Manager *m, Finding *f) {
         else if (m->disk.kind == DISK_BTRFS)
                 FOUND(f, PROTECTION_DEGRADED, "none needed: small files count against the disk limit", "btrfs has no inode limit");
         else
-                FOUND(f, PROTECTION_MISSING, "put the state directory on xfs or ext4 with prjquota", "%.200s", m->disk.reason);
+                FOUND(f, PROTECTION_MISSING, "put the state directory on xfs or ext4 with prjquota: see docs/storage.md", "%.200s", m->disk.reason);
+}
+
+#define SPACE_LOW (1ULL << 30)
+
+// Nothing of this keeps an instance from its start; what does is "disk" and "inodes".
+static void probe_storage(Manager *m, Finding *f) {
+        int reflinks = disk_host_reflinks(&m->disk);
+        uint64_t total = 0, left = 0;
+        struct stat own, root;
+        char lacks[128] = "";
+
+        if (disk_host_space(&m->disk, &total, &left) == 0 && left < SPACE_LOW) {
+                FOUND(f, PROTECTION_DEGRADED, "make room: \"hostctl list -c name,disk_used\" and \"hostctl template prune\"",
+                      "only %llu MiB are free in %s: new instances are refused, and changes when no record of them can be written",
+                      (unsigned long long) (left >> 20), m->paths.state);
+                return;
+        }
+        if (reflinks == 0)
+                strncat(lacks, " no reflinks;", sizeof(lacks) - strlen(lacks) - 1);
+        if (!m->disk.inodes)
+                strncat(lacks, " no inode limit;", sizeof(lacks) - strlen(lacks) - 1);
+        if (!m->disk.bytes)
+                strncat(lacks, " no disk limit;", sizeof(lacks) - strlen(lacks) - 1);
+        if (fstat(m->state_fd, &own) == 0 && stat("/", &root) == 0 && own.st_dev == root.st_dev)
+                strncat(lacks, " shared with the root file system: whoever fills one fills the other;", sizeof(lacks) - strlen(lacks) - 1);
+        if (!*lacks) {
+                FOUND(f, PROTECTION_ENFORCED, "", "%s, by itself, with limits and reflinks", disk_host_name(&m->disk));
+                return;
+        }
+        lacks[strlen(lacks) - 1] = 0;
+        FOUND(f, PROTECTION_DEGRADED, "best is an xfs of its own, mounted with prjquota: see docs/storage.md", "%s:%s", disk_host_name(&m->disk), lacks);
 }
 
 static void probe_network(Manager *m, Finding *f) {
@@ -188,6 +219,7 @@ static void probe_core_dumps(Manager *m, Finding *f) {
 static const Protection protections[] = {
         {"user-namespaces", true, probe_userns}, {"id-ranges", true, probe_ids},     {"state-directory", true, probe_state_dir},
         {"cgroups", false, probe_kill},          {"disk", true, probe_disk},         {"inodes", false, probe_inodes},
+        {"storage", false, probe_storage},
         {"apparmor", true, probe_apparmor},      {"seccomp", true, probe_seccomp},   {"network", true, probe_network},
         {"configuration", false, probe_config},  {"history", false, probe_history},  {"audit", true, probe_audit},
         {"open-files", false, probe_open_files}, {"core-dumps", false, probe_core_dumps},

@@ -101,6 +101,9 @@ static int tick(sd_event_source *source, uint64_t usec, void *userdata) {
         instance_disk_purge_leftovers(m);
         instance_disk_watch(m);
         template_unmount_idle(m->templates, TEMPLATE_IDLE);
+        for (Instance *i = m->instances.first; i; i = i->next)
+                if (i->box && i->config && instance_is_live(i))
+                        cgroup_box_keep_weights(i->box, &i->config->limits);
         commits_retry(m->commits);
         if (m->ticks++ % EXPIRE_EVERY == 0)
                 expire_audit(m);

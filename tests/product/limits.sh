@@ -89,6 +89,22 @@ spent=$((($(used) - begin) / 1000))
 if [ $spent -ge 350 ] && [ $spent -le 800 ]; then ok "0.2 CPUs for 3 s gave $spent ms"; else fail "cpu" "$spent ms in 3 s at 0.2 CPUs"; fi
 hostctl set pt-a cpu=1 >/dev/null
 
+# --- shares of contended processors: four loops in each, on however many there are
+hostctl set pt-a cpu=max cpu_weight=100 >/dev/null
+hostctl set pt-b cpu=max cpu_weight=400 >/dev/null
+used_by() { hostctl show "$1" -f json | jq .cpu_used; }
+for name in pt-a pt-b; do
+        for i in $(seq $((2 * $(nproc)))); do timeout 20 hostctl exec --timeout 6s $name -- sh -c 'while :; do :; done' >/dev/null 2>&1 & done
+done
+sleep 1.5
+light=$(used_by pt-a) heavy=$(used_by pt-b)
+sleep 3
+light=$(($(used_by pt-a) - light)) heavy=$(($(used_by pt-b) - heavy))
+wait $(jobs -p) 2>/dev/null
+if [ $heavy -ge $((light * 2)) ]; then ok "a fourfold weight gave $((heavy * 10 / (light + 1)))/10 of the other's time"; else fail "cpu_weight" "$((heavy / 1000)) ms with weight 400, $((light / 1000)) ms with 100"; fi
+hostctl set pt-a cpu=1 >/dev/null
+hostctl unset pt-b cpu cpu_weight >/dev/null
+
 # --- a full disk
 hostctl set pt-a disk=64MiB memory=128MiB >/dev/null
 free_before=$(df --output=avail -k "$HOSTD_STATE" | tail -n 1)

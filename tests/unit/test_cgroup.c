@@ -61,6 +61,7 @@ static int set_up(void **state) {
         put(PREFIX "/cgroup.procs", "");
         put(BOX "/cpu.max", "max 100000\n");
         put(BOX "/cpu.weight", "100\n");
+        put(PREFIX "/cpu.weight", "100\n");
         put(BOX "/memory.max", "max\n");
         put(BOX "/memory.swap.max", "max\n");
         put(BOX "/pids.max", "max\n");
@@ -110,7 +111,11 @@ static void test_write(void **state) {
         if (cgroup_box_apply(box, &limits, NULL, false, &err) != 0)
                 fail_msg("%s", err.message);
         expect(BOX "/cpu.max", "250000 100000");
+        expect(PREFIX "/cpu.weight", "300"); // where the other instances are its siblings
         expect(BOX "/cpu.weight", "300");
+        put(PREFIX "/cpu.weight", "100\n");
+        cgroup_box_keep_weights(box, &limits);
+        expect(PREFIX "/cpu.weight", "300");
         expect(BOX "/cpuset.cpus", "0-3,7");
         expect(BOX "/memory.max", "8589934592");
         expect(BOX "/memory.swap.max", "0");
@@ -158,9 +163,9 @@ static void test_refuse(void **state) {
                                        "name \"io_weight\" in allow_degraded");
         assert_int_equal(cgroup_box_apply(box, &limits, allow, false, NULL), 0);
         host->io_weight = CGROUP_WEIGHT_COST;
-        put(BOX "/io.weight", "default 100\n");
+        put(PREFIX "/io.weight", "default 100\n");
         assert_int_equal(cgroup_box_apply(box, &limits, NULL, false, NULL), 0);
-        expect(BOX "/io.weight", "default 200");
+        expect(PREFIX "/io.weight", "default 200");
         cgroup_box_free(box);
         cgroup_host_free(host);
 
