@@ -14,6 +14,7 @@
 #include "base/strv.h"
 #include "base/valid.h"
 
+#define AUDIT_RESERVE (1 << 20)
 #define AUDIT_HEAD_EVERY 100
 #define AUDIT_TEXT_MAX 512
 #define AUDIT_DETAIL_START 24576 // of a cut detail's text; its quotes may double it, and a line holds 64 KiB
@@ -37,6 +38,7 @@ typedef struct AuditEnd { // where the log ends
 struct Audit {
         int dir;  // also holds the writer's lock
         int file; // of the newest day
+        off_t reserved; // in it: up to here there is room, whatever the file system has left
         AuditEnd written, safe; // safe: on disk and answered for; it follows `written` by fdatasync()
         uint64_t head_seq;      // what the head vouches for
         bool broken;
@@ -187,6 +189,13 @@ static void flush_start(Audit *audit) {
         flush_begin(&audit->flush, audit->file, audit->told);
 }
 
+// Room for the records of what an operator does about a full disk. A failure only means that there is none.
+static void reserve(Audit *audit) {
+        if (audit->written.size + AUDIT_RESERVE / 2 > audit->reserved &&
+            fallocate(audit->file, FALLOC_FL_KEEP_SIZE, audit->written.size, AUDIT_RESERVE) == 0)
+                audit->reserved = audit->written.size + AUDIT_RESERVE;
+}
+
 static int file_open(Audit *audit, const char *day, Error *err) {
         _cleanup_close_ int fd = -EBADF;
         struct stat st;
@@ -203,9 +212,13 @@ static int file_open(Audit *audit, const char *day, Error *err) {
         // The name must be as durable as the first record in it.
         if (fstat(fd, &st) < 0 || fsync(audit->dir) < 0)
                 return error_set_errno(err, errno, "opening the audit file of %s", day);
+        if (audit->file >= 0)
+                (void) !ftruncate(audit->file, audit->written.size); // gives back what was reserved in it
         (void) close_fd(audit->file);
         audit->file = TAKE_FD(fd);
         audit->written.size = st.st_size;
+        audit->reserved = 0;
+        reserve(audit);
         snprintf(audit->written.mark.day, sizeof(audit->written.mark.day), "%.10s", day);
         audit->safe = audit->written;
         return 0;
@@ -225,6 +238,7 @@ static int line_write(Audit *audit, const char *line, size_t size, Error *err) {
         if (r < 0)
                 return error_set_errno(err, write_undo(audit, &before, r), "writing the audit log");
         audit->written.size += (off_t) size + 1;
+        reserve(audit);
         audit->written.mark.seq++;
         digest_bytes(line, size, audit->written.mark.hash);
         return 0;

@@ -271,6 +271,26 @@ static int store_migrate(sqlite3 *db, int64_t version, StoreOutcome fresh) {
         return rc == SQLITE_OK ? sqlite3_exec(db, tail, NULL, NULL, NULL) : rc;
 }
 
+#define STORE_RESERVE (1 << 20)   // of the journal
+#define STORE_CHECKPOINT 200      // pages, which are 800 KiB
+
+// On a full disk what hostd writes must still go somewhere: the journal keeps its file and its room, and is emptied before it is full.
+static void store_reserve(Store *store, const char *path) {
+        _cleanup_free_ char *journal = NULL;
+        _cleanup_close_ int fd = -EBADF;
+        int keep = 1;
+
+        (void) sqlite3_file_control(store->db, "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
+        (void) sqlite3_wal_autocheckpoint(store->db, STORE_CHECKPOINT);
+        if (asprintf(&journal, "%s-wal", path) < 0) {
+                journal = NULL;
+                return;
+        }
+        fd = open(journal, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fd >= 0)
+                (void) fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, STORE_RESERVE); // without it a full disk is only met earlier
+}
+
 static int store_prepare(Store *store) {
         int rc = SQLITE_OK;
 
@@ -325,6 +345,8 @@ static int store_open_one(const char *path, StoreOutcome fresh, Store **ret, Err
                 rc = store_migrate(store->db, version, fresh);
         if (rc == SQLITE_OK)
                 rc = store_prepare(store);
+        if (rc == SQLITE_OK && !store->memory)
+                store_reserve(store, path);
         if (is_corrupt(rc))
                 return -EUCLEAN;
         if (rc != SQLITE_OK)

@@ -293,7 +293,7 @@ static void count_aside(size_t wanted) {
         char pattern[96];
         glob_t g;
 
-        snprintf(pattern, sizeof(pattern), "%s.corrupt-*", db_path);
+        snprintf(pattern, sizeof(pattern), "%s.corrupt-*Z", db_path);
         assert_int_equal(glob(pattern, 0, NULL, &g) == 0 ? g.gl_pathc : 0, wanted);
         globfree(&g);
 }
