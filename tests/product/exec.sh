@@ -229,9 +229,11 @@ fi
 settle
 
 # --- hostd goes, commands stay
-hostctl exec pt-a -- sh -c 'i=0; while [ $i -lt 30 ]; do echo $i; i=$((i+1)); sleep 0.1; done; echo late; exit 42' >"$work/live" 2>"$work/live.err" &
+step=0.1 two=2.5
+[ "$slow" -gt 1 ] && step=0.6 two=15 # hostd must die before they end
+hostctl exec pt-a -- sh -c "i=0; while [ \$i -lt 30 ]; do echo \$i; i=\$((i+1)); sleep $step; done; echo late; exit 42" >"$work/live" 2>"$work/live.err" &
 client=$!
-timeout 20 hostctl exec --timeout 60s pt-a -- sh -c 'sleep 2.5; exit 6' >/dev/null 2>&1 &
+timeout 50 hostctl exec --timeout 60s pt-a -- sh -c "sleep $two; exit 6" >/dev/null 2>&1 &
 second=$!
 sleep 0.7
 check "hostd is killed and starts again beside running commands" hostd_crash
