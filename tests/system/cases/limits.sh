@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Each limit bites, on control groups v2 and on xfs with project quotas, and stays what it is through everything systemd and hostd do.
 # LIMIT: 900
+# SHORT
 . tests/system/lib.sh
 
 memory() {
