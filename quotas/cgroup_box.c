@@ -8,6 +8,8 @@
 // A guest could nest groups until removal takes for ever; podman needs a handful of levels and a few per container.
 #define BOX_DEPTH_MAX "16"
 #define BOX_DESCENDANTS_MAX "4096"
+#define BOX_BUSY_TRIES 100
+#define BOX_BUSY_USEC 5000
 
 CgroupBox *cgroup_box_free(CgroupBox *box) {
         if (!box)
@@ -66,8 +68,15 @@ static int box_make_prefix(CgroupHost *host, CgroupTree tree, const char *prefix
                 return 0;
         // First of all: with processes in it, the first controller that knows threads would turn the group into the root of a
         // threaded tree, which then refuses the others with EOPNOTSUPP.
-        r = box_empty_prefix(root, prefix);
-        return r < 0 ? r : cgroup_delegate(root, prefix, mask);
+        for (unsigned tries = 0;; tries++) {
+                r = box_empty_prefix(root, prefix);
+                if (r >= 0)
+                        r = cgroup_delegate(root, prefix, mask);
+                // A process on its way out cannot be moved; until it is gone, its group is busy, or a threaded one (see above).
+                if ((r != -EBUSY && r != -EOPNOTSUPP) || tries == BOX_BUSY_TRIES)
+                        return r;
+                (void) usleep(BOX_BUSY_USEC);
+        }
 }
 
 static int box_open_trees(CgroupBox *box) {

@@ -236,6 +236,51 @@ static void test_bomb(void) {
         box_gone(box);
 }
 
+static uint64_t resident(pid_t pid) {
+        char path[64];
+        unsigned long long size, pages = 0;
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/statm", pid);
+        FILE *f = fopen(path, "re");
+        if (f && fscanf(f, "%llu %llu", &size, &pages) != 2)
+                pages = 0;
+        if (f)
+                (void) fclose(f);
+        return pages * 4096;
+}
+
+// A process that is being killed stays in its group while its memory is given back, and cannot be moved meanwhile.
+static void test_dying(void) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        CgroupBox *box = NULL;
+        char path[192];
+
+        if (!cgroup_host_is_unified(host)) {
+                SKIP("a dying process in the unit's group: only v2 minds it");
+                return;
+        }
+        (void) snprintf(prefix, sizeof(prefix), "%s/dying", parent);
+        (void) snprintf(path, sizeof(path), ROOT "/%s", parent);
+        (void) mkdir(path, 0755);
+        (void) snprintf(path, sizeof(path), ROOT "/%s", prefix);
+        (void) mkdir(path, 0755);
+        pid_t pid = fork();
+        if (pid == 0) {
+                run_holder(1024 * MIB);
+                _exit(0);
+        }
+        (void) snprintf(path, sizeof(path), ROOT "/%s/cgroup.procs", prefix);
+        FILE *f = fopen(path, "we");
+        CHECK(f && fprintf(f, "%d\n", pid) > 0 && fclose(f) == 0, "a process in the unit's group");
+        for (int i = 0; i < 1200 && resident(pid) < 900 * MIB; i++)
+                sleep_msec(50);
+        (void) kill(pid, SIGKILL);
+        int r = cgroup_box_create(host, prefix, &box, &err);
+        if (CHECK(r == 0, "a box is made beside a dying process: %s", error_message(&err, r)))
+                box_gone(box);
+        (void) death(pid);
+}
+
 static void test_cpu(void) {
         CgroupBox *box = box_with("cpu", "max", "max", "0.2");
         _cleanup_error_ Error err = ERROR_NULL;
@@ -403,6 +448,7 @@ int main(void) {
         test_memory();
         test_live_change();
         test_bomb();
+        test_dying();
         test_cpu();
         test_freeze();
         test_cycles();
