@@ -165,16 +165,14 @@ static int cgroup_move(int *fd, const char *name) {
         return 0;
 }
 
-int cgroup_remove_tree(int dirfd, const char *name) {
+int cgroup_empty_tree(int dirfd, const char *name) {
         _cleanup_close_ int fd = -EBADF;
         char busy[NAME_MAX + 1];
         unsigned depth = 0;
         struct stat st;
         ino_t leaf = 0;
-        int r = cgroup_rmdir(dirfd, name);
+        int r;
 
-        if (r != -EBUSY)
-                return r;
         fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0)
                 return errno == ENOENT ? 0 : -errno;
@@ -189,7 +187,15 @@ int cgroup_remove_tree(int dirfd, const char *name) {
                 if (r < 0)
                         return r;
         }
-        return r < 0 ? r : cgroup_rmdir(dirfd, name);
+        return r;
+}
+
+int cgroup_remove_tree(int dirfd, const char *name) {
+        int r = cgroup_rmdir(dirfd, name);
+
+        if (r == -EBUSY)
+                r = cgroup_empty_tree(dirfd, name) ?: cgroup_rmdir(dirfd, name);
+        return r;
 }
 
 int cgroup_delegate(int dirfd, const char *group, unsigned mask) {

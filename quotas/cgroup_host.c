@@ -194,6 +194,23 @@ bool cgroup_host_can(const CgroupHost *host, LimitId id, const char **ret_reason
         return !reason;
 }
 
+// The group of a unit is systemd's to remove: it learns from it that the unit is empty, and the kernel tells nothing of a group that
+// was removed the moment before. Then the unit ends only with TimeoutStopSec, and nothing starts until then.
+static bool prefix_is_unit(const char *prefix) {
+        return strncmp(prefix, "hostd.slice/", 12) == 0;
+}
+
+// A unit's group in which nothing of ours is left.
+static bool unit_is_bare(int root, const char *prefix) {
+        char text[512];
+        uint64_t populated;
+        struct stat st;
+
+        return fstatat(root, prefix, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_nlink == 2 &&
+               cgroup_read(root, prefix, "cgroup.events", text, sizeof(text)) > 0 &&
+               cgroup_find_number(text, "populated", &populated) == 0 && !populated;
+}
+
 static int host_list_parent(int root, const char *parent, char ***v) {
         int fd = openat(root, parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), r = 0;
         DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -211,6 +228,8 @@ static int host_list_parent(int root, const char *parent, char ***v) {
                 if (strcmp(parent, "hostd.slice") == 0 && strncmp(e->d_name, "hostd-instance@", 15) != 0)
                         continue;
                 (void) snprintf(path, sizeof(path), "%s/%s", parent, e->d_name);
+                if (prefix_is_unit(path) && unit_is_bare(root, path))
+                        continue;
                 if (!strv_contains(*v, path))
                         r = strv_append(v, path);
         }
@@ -244,6 +263,16 @@ static int sweep_known(int root, const char *prefix) {
         return r;
 }
 
+static int sweep_tree(CgroupHost *host, size_t tree, const char *prefix) {
+        int root = host->roots[tree];
+
+        if (root < 0)
+                return 0;
+        if (tree == CGROUP_V2 && prefix_is_unit(prefix))
+                return cgroup_empty_tree(root, prefix);
+        return sweep_known(root, prefix) < 0 ? cgroup_remove_tree(root, prefix) : 0;
+}
+
 int cgroup_host_sweep(CgroupHost *host, const char *prefix) {
         int result = 0;
         char text[512];
@@ -256,9 +285,7 @@ int cgroup_host_sweep(CgroupHost *host, const char *prefix) {
             cgroup_find_number(text, "populated", &populated) == 0 && populated)
                 return -EBUSY;
         for (size_t i = 0; i < host->n_roots; i++) {
-                int r = host->roots[i] < 0 ? 0 : sweep_known(host->roots[i], prefix);
-                if (r < 0)
-                        r = cgroup_remove_tree(host->roots[i], prefix);
+                int r = sweep_tree(host, i, prefix);
                 if (r < 0 && result == 0)
                         result = r;
         }

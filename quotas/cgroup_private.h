@@ -54,6 +54,7 @@ int cgroup_find_number(const char *text, const char *key, uint64_t *ret);
 bool cgroup_exists(int dirfd, const char *group);
 int cgroup_make(int dirfd, const char *group); // one level; existing is success
 // Removes `name` and all below, deepest first. -EBUSY while populated; absent is success.
+int cgroup_empty_tree(int dirfd, const char *name); // all that is below it
 int cgroup_remove_tree(int dirfd, const char *name);
 // Adds the controllers of `mask` to cgroup.subtree_control of `group`.
 int cgroup_delegate(int dirfd, const char *group, unsigned mask);
