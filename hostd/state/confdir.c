@@ -584,19 +584,34 @@ int confdir_resolve(ConfDir *dir, const char *rev, char **ret, Error *err) {
         return 0;
 }
 
+// The n-th newest commit that wrote the file. What was there before the file's removal was of another instance or policy of that name;
+// of hostd.conf there is just one.
+static const char *earlier_rev(char *const *lines, const char *path, unsigned n) {
+        bool removal_ends = strcmp(path, "hostd.conf") != 0;
+        const char *rev = NULL;
+
+        for (char *const *line = lines; line && *line; line++)
+                if (strlen(*line) == 40)
+                        rev = *line;
+                else if (strncmp(*line, "D\t", 2) == 0 ? removal_ends : n-- == 0)
+                        return **line == 'D' ? NULL : rev;
+        return NULL;
+}
+
 char *confdir_earlier(ConfDir *dir, const char *path, unsigned n) {
         _cleanup_free_ char *output = NULL, *text = NULL;
-        _cleanup_strv_ char **revs = NULL;
+        _cleanup_strv_ char **lines = NULL;
+        const char *rev;
         Git git = git_of(dir);
         char spec[400];
 
         if (dir->no_history || !confdir_path_is_ours(path))
                 return NULL;
         // Not git's own count and skip: they count what the filter leaves out.
-        if (git_check(&git, GIT_ARGUMENTS("log", "--diff-filter=AM", "--format=%H", "HEAD", "--", path), &output, NULL) < 0 ||
-            strv_split(output, "\n", &revs) < 0 || n >= strv_length(revs))
+        if (git_check(&git, GIT_ARGUMENTS("log", "--no-renames", "--diff-filter=AMD", "--name-status", "--format=%H", "HEAD", "--", path), &output, NULL) < 0 ||
+            strv_split(output, "\n", &lines) < 0 || !(rev = earlier_rev(lines, path, n)))
                 return NULL;
-        snprintf(spec, sizeof(spec), "%s:%s", revs[n], path);
+        snprintf(spec, sizeof(spec), "%s:%s", rev, path);
         return git_check(&git, GIT_ARGUMENTS("cat-file", "blob", spec), &text, NULL) < 0 ? NULL : TAKE_PTR(text);
 }
 

@@ -45,7 +45,8 @@ int confdir_commit_result(ConfDir *dir, int wait_status, Error *err);
 int confdir_log(ConfDir *dir, unsigned max, char **ret_text, Error *err); // "REV DATE AUTHOR SUBJECT" lines, newest first
 // The full name of a commit. Revisions are 4..40 hex digits, "HEAD" or "HEAD~N"; ERR_NOT_FOUND if there is none.
 int confdir_resolve(ConfDir *dir, const char *rev, char **ret, Error *err);
-// The text of `path` after the n-th newest commit that changed it. NULL: there is none, or history cannot be read. Caller frees.
+// The text of `path` after the n-th newest commit that wrote it, down to its last removal (hostd.conf: all of them). NULL: there is none,
+// or history cannot be read. Caller frees.
 char *confdir_earlier(ConfDir *dir, const char *path, unsigned n);
 // What the commit `rev` changed; rev NULL: what the next commit would, new files included.
 int confdir_diff(ConfDir *dir, const char *rev, char **ret_text, Error *err);

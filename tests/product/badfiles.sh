@@ -19,6 +19,7 @@ enforced() { hostctl show "$1" -f json | jq -r ".enforced.$2"; }
 warning() { hostctl warning list -f json | jq -r ".warnings[] | select(.kind == \"$1\" and .entity == \"$2\") | .$3"; }
 doctor() { hostctl doctor -f json | jq -r ".protections[] | select(.protection == \"$1\") | .state"; }
 
+hostctl create tiny pt-new -s memory=64MiB -s disk=64MiB >/dev/null && hostctl delete pt-new
 launch pt-a pids=111 >/dev/null && launch pt-b pids=112 >/dev/null || { fail launch "$(hostctl list)"; finish; }
 cp "$a" "$work/a.conf"
 init=$(instance_pid pt-a)
@@ -26,6 +27,7 @@ hostd_stop
 
 # --- each kind of file is wrong; history has a good text of some
 printf 'pids = 999;\nmemory = ;\n' >"$a"
+# That an instance of this name was there and was deleted makes its old text none of the new file's.
 printf 'template = "tiny";\nnonsense = 1;\n' >"$HOSTD_ETC/instances.d/pt-new.conf"
 printf 'rules = 3;\n' >"$HOSTD_ETC/policies.d/pt-bad.conf"
 cp "$work/a.conf" "$HOSTD_ETC/instances.d/Pt_c.conf"
@@ -45,7 +47,7 @@ check_is "doctor" degraded doctor configuration
 check "the warning names file, line and reason" bash -c "grep -q 'pt-a.conf:2.*last valid text' <<<'$(warning configuration pt-a text)'"
 check "one of a file without a good text" bash -c "grep -q 'pt-new.conf:2.*nonsense.*left out' <<<'$(warning configuration pt-new text)'"
 check "and of the host's files" sh -c "[ -n '$(warning configuration host text)' ]"
-check_not "what never was valid is no instance" hostctl show pt-new
+check_not "what was not valid since its deletion is no instance" hostctl show pt-new
 check_status "hostd --check-config says the first" 2 'Pt_c|pt-bad.conf:1|hostd.conf:[0-9]+' hostd --check-config --etc-dir "$HOSTD_ETC"
 check_status "changes are refused with the reason" 2 'Pt_c|pt-bad|hostd.conf|pt-a' hostctl set pt-b pids=113
 check_is "what is wrong is not in history" "$head" config_head

@@ -564,6 +564,18 @@ static void test_earlier(void **state) {
                 assert_true(texts[i] ? text && strcmp(text, texts[i]) == 0 : !text);
         }
         assert_null(confdir_earlier(dir, "instances.d/b.conf", 0));
+        // What was removed does not come back by a bad file of the same name.
+        assert_int_equal(confdir_remove(dir, "instances.d/a.conf", NULL), 0);
+        commit_or_fail(dir, "removed");
+        write_by_hand(dir, "instances.d/a.conf", "not committed");
+        assert_null(confdir_earlier(dir, "instances.d/a.conf", 0));
+        write_or_fail(dir, "instances.d/a.conf", "again");
+        commit_or_fail(dir, "made again");
+        _cleanup_free_ char *again = confdir_earlier(dir, "instances.d/a.conf", 0);
+        assert_string_equal(again, "again");
+        _cleanup_free_ char *found = confdir_earlier(dir, "instances.d/a.conf", 1), *before = confdir_earlier(dir, "instances.d/a.conf", 2);
+        assert_string_equal(found, "not committed"); // found by the commit after it
+        assert_null(before);
         assert_null(confdir_earlier(dir, "../x", 0));
 }
 
