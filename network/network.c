@@ -36,6 +36,7 @@ typedef struct Slot {
         size_t n_known;
         uint32_t next_id;
         uint64_t upload;
+        bool upload_set; // by this process; else the kernel may have another one
 } Slot;
 
 struct Network {
@@ -559,14 +560,18 @@ int network_set_upload(Network *network, uint16_t number, uint64_t bytes_per_sec
 
         if (!slot)
                 return error_set(err, ERR_NOT_FOUND, "network slot %u is not attached", number);
+        if (slot->upload_set && slot->upload == bytes_per_second)
+                return 0;
         r = script_open(&script, err);
         if (r < 0)
                 return r;
         ruleset_upload(script.f, number, bytes_per_second);
         r = script_apply(&script, "setting the upload rate", err);
-        if (r >= 0)
-                slot->upload = bytes_per_second;
-        return r;
+        if (r < 0)
+                return r;
+        slot->upload = bytes_per_second;
+        slot->upload_set = true;
+        return 0;
 }
 
 int network_counters(Network *network, uint16_t number, NetworkCounters *ret, Error *err) {
