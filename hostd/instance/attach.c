@@ -241,7 +241,7 @@ int guest_spawn(const InstanceSpec *spec, pid_t init, int init_pidfd, int binary
         if (r < 0)
                 return r;
         pid = r;
-        r = confine_verify("/proc", pid, spec->apparmor_profile, "the guest helper", err);
+        r = confine_await("/proc", pid, spec->apparmor_profile, "the guest helper", err);
         if (r < 0) {
                 (void) kill(pid, SIGKILL); // reaped by the supervisor, whose child it is
                 return r;

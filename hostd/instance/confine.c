@@ -7,7 +7,10 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "base/clock.h"
 #include "base/io.h"
+
+#define AWAIT_USEC (500 * USEC_PER_MSEC)
 
 // "NAME (enforce)" and nothing else: "NAME (complain)" forbids nothing, "NAME//&other (mixed)" or "NAME//child" is not what was asked for.
 static bool label_is_enforced(const char *label, const char *profile) {
@@ -34,6 +37,14 @@ int confine_verify(const char *proc, pid_t pid, const char *profile, const char 
         if (r < 0 || !label_is_enforced(label, profile))
                 return error_set(err, ERR_DEGRADED, "%s runs without the AppArmor profile %s in enforce mode", who, profile);
         return 0;
+}
+
+int confine_await(const char *proc, pid_t pid, const char *profile, const char *who, Error *err) {
+        usec_t end = clock_monotonic() + AWAIT_USEC;
+
+        while (confine_verify(proc, pid, profile, who, NULL) < 0 && clock_monotonic() < end)
+                (void) usleep(USEC_PER_MSEC);
+        return confine_verify(proc, pid, profile, who, err);
 }
 
 int confine_session_keyring(void) {

@@ -253,7 +253,7 @@ static void watch_start(Supervisor *s) {
                 return;
         }
         // liblxc must have done what it was told; a container without its filter or profile does not go on.
-        if (confine_verify("/proc", s->init, s->spec.apparmor_profile, "init", &err) < 0) {
+        if (confine_await("/proc", s->init, s->spec.apparmor_profile, "init", &err) < 0) {
                 supervisor_failed(s, error_message(&err, -EPERM));
                 (void) kill(s->monitor, SIGKILL);
                 return;

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -64,8 +66,33 @@ static void test_verify(void **state) {
         assert_int_equal(io_remove_tree(AT_FDCWD, dir), 0);
 }
 
+// The label comes a moment after the exec that was seen.
+static void test_await(void **state) {
+        char dir[] = "/tmp/test_confine.XXXXXX", path[64], label[64];
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        assert_non_null(mkdtemp(dir));
+        (void) snprintf(path, sizeof(path), "%s/7", dir);
+        assert_int_equal(mkdir(path, 0700), 0);
+        (void) snprintf(path, sizeof(path), "%s/7/attr", dir);
+        assert_int_equal(mkdir(path, 0700), 0);
+        (void) snprintf(path, sizeof(path), "%s/7/status", dir);
+        (void) snprintf(label, sizeof(label), "%s/7/attr/current", dir);
+        assert_int_equal(io_write_atomic(AT_FDCWD, path, FILTERED, strlen(FILTERED), 0600), 0);
+        assert_int_equal(io_write_atomic(AT_FDCWD, label, "unconfined\n", 11, 0600), 0);
+        assert_true(confine_await(dir, 7, "hostd-instance", "init", &err) < 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+                (void) usleep(50000);
+                _exit(io_write_atomic(AT_FDCWD, label, "hostd-instance (enforce)\n", 25, 0600) < 0);
+        }
+        assert_int_equal(confine_await(dir, 7, "hostd-instance", "init", NULL), 0);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+        assert_int_equal(io_remove_tree(AT_FDCWD, dir), 0);
+}
+
 int main(void) {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(test_verify)};
+        const struct CMUnitTest tests[] = {cmocka_unit_test(test_verify), cmocka_unit_test(test_await)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
