@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Control groups and disk limits against the real kernel, as root. BUILD is the build directory (default: here).
-# SHORT: project quotas of ext4 and xfs exist only in the system level's guests.
+# Project quotas of ext4 and xfs exist only in the system level's guests.
 set -u
 build=${BUILD:-${builddir:-.}}
 passed=0 failed=0 skipped=0
