@@ -345,7 +345,7 @@ int manager_new(const ManagerPaths *paths, Manager **ret, Error *err) {
 
         if (!m)
                 return error_set_errno(err, ENOMEM, "cannot start");
-        m->state_fd = m->warm_pipe = -EBADF;
+        m->state_fd = m->warm_released = -EBADF;
         m->paths.etc = strdup(paths->etc);
         m->paths.state = strdup(paths->state);
         m->paths.run = strdup(paths->run);
@@ -410,7 +410,7 @@ Manager *manager_free(Manager *m) {
         sd_event_source_disable_unref(m->replan);
         sd_event_source_disable_unref(m->look_again);
         sd_event_source_disable_unref(m->warm);
-        (void) close_fd(m->warm_pipe);
+        (void) close_fd(m->warm_released);
         (void) template_registry_free(m->templates);
         (void) network_free(m->network);
         (void) cgroup_host_free(m->cgroup);

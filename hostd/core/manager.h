@@ -45,7 +45,7 @@ typedef struct Manager {
         sd_event_source *watch_network, *watch_audit, *tick, *retry_network, *replan, *look_again, *warm;
         usec_t warm_until; // see warm.h
         unsigned warm_holds;
-        int warm_pipe;
+        int warm_released;
         int state_fd;
         bool systemd; // PID 1 is systemd: the unit launcher is used
         bool stopping;

@@ -3,9 +3,8 @@
 // moves at its beginning, when hostd flushes files and makes groups itself, and some later by liblxc: there a child does it.
 #include "core/warm.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <unistd.h>
+#include <sys/eventfd.h>
 
 #include "core/job.h"
 
@@ -25,13 +24,13 @@ static int warm_tick(sd_event_source *source, uint64_t usec, void *userdata) {
 
 typedef struct Hold {
         CgroupHost *cgroup;
-        int pipe[2]; // a byte tells the child that nobody holds any more
+        int released; // an eventfd: nobody holds any more. Whoever has ended already cannot be hurt by it, nor hurt us, as with a pipe
 } Hold;
 
 static int hold_work(void *input, json_t **ret, Error *err) {
         Hold *hold = input;
         usec_t end = clock_monotonic() + HOLD_MAX;
-        struct pollfd released = {.fd = hold->pipe[0], .events = POLLIN};
+        struct pollfd released = {.fd = hold->released, .events = POLLIN};
 
         while (clock_monotonic() < end && cgroup_host_warm(hold->cgroup) >= 0)
                 if (poll(&released, 1, WARM_EVERY / USEC_PER_MSEC) != 0)
@@ -47,18 +46,18 @@ void warm_hold(Manager *m) {
         Hold hold = {.cgroup = m->cgroup};
         JobSpec spec = {hold_work, &hold, hold_done, NULL};
 
-        if (m->warm_holds++ > 0 || pipe2(hold.pipe, O_CLOEXEC) < 0)
+        if (m->warm_holds++ > 0)
                 return;
-        m->warm_pipe = hold.pipe[1];
-        (void) job_start(m->event, &spec, NULL);
-        (void) close_fd(hold.pipe[0]);
+        hold.released = m->warm_released = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (hold.released >= 0)
+                (void) job_start(m->event, &spec, NULL);
 }
 
 void warm_release(Manager *m) {
-        if (m->warm_holds == 0 || --m->warm_holds > 0 || m->warm_pipe < 0)
+        if (m->warm_holds == 0 || --m->warm_holds > 0 || m->warm_released < 0)
                 return;
-        (void) !write(m->warm_pipe, "", 1); // not its end of file: other children hold copies
-        m->warm_pipe = close_fd(m->warm_pipe);
+        (void) eventfd_write(m->warm_released, 1);
+        m->warm_released = close_fd(m->warm_released);
 }
 
 void warm_begin(Manager *m) {
