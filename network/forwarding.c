@@ -28,14 +28,14 @@ static const Family families[] = {
 };
 
 static int sysctl_read(const char *path, unsigned long long *ret) {
-        char full[300];
+        char full[320]; // a path of 300 and its root
 
         (void) snprintf(full, sizeof(full), "/proc/sys/%s", path);
         return io_read_u64(AT_FDCWD, full, ret);
 }
 
 static int sysctl_write(const char *path, const char *value) {
-        char full[300];
+        char full[320]; // a path of 300 and its root
 
         (void) snprintf(full, sizeof(full), "/proc/sys/%s", path);
         return io_write_file(AT_FDCWD, full, value);

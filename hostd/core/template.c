@@ -16,7 +16,7 @@
 char *template_digest_path(const char *digest, const char *suffix, char *ret) {
         // A digest was checked where it came in; a path made of anything else would be our own bug.
         assert(valid_is(VALID_DIGEST, digest));
-        (void) snprintf(ret, TEMPLATE_NAME_MAX, "%s%s", digest, suffix);
+        (void) snprintf(ret, TEMPLATE_NAME_MAX, "%.64s%s", digest, suffix);
         return ret;
 }
 
