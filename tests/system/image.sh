@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# The guest's root file system: a stock Debian with hostd's packages, made once for each list of packages and kept.
+# The guest's root file system: a stock Debian with hostd's packages, or without them, made once for each list of packages and kept.
 # Sourced by run. Everything a case may change lies on an overlay of its own; the image itself is only read.
 
 image_cache=${HOSTD_SYSTEM_CACHE:-/var/cache/hostd-system}
@@ -7,21 +7,23 @@ image_cache=${HOSTD_SYSTEM_CACHE:-/var/cache/hostd-system}
 image_mirror=${HOSTD_SYSTEM_MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep -v security | head -1)}
 image_format=2 # raise when the recipe below changes
 image_suite() { case $1 in 12) echo bookworm ;; 13) echo trixie ;; *) return 1 ;; esac; }
-image_packages() {
-        echo $packages_build $packages_run apparmor systemd-sysv dbus udev kmod openssh-server linux-image-cloud-amd64 passwd login sudo jq strace
+# "stock" has nothing that hostd's own packages should bring.
+image_packages() { # [stock]
+        [ "${1:-}" = stock ] || echo $packages_build $packages_run apparmor dbus passwd login sudo jq strace
+        echo systemd-sysv udev kmod openssh-server linux-image-cloud-amd64
 }
 
-# Sets image_dir: {root.raw, vmlinuz, initrd, key}.
-image_name() { # RELEASE
+# Sets image_dir: {root.raw, vmlinuz, initrd, key, apt}.
+image_name() { # RELEASE [stock]
         local suite hash
         suite=$(image_suite "$1") || return 1
-        hash=$(printf '%s %s %s' "$image_format" "$suite" "$(image_packages | tr ' ' '\n' | sort)" | sha256sum | cut -c1-16)
+        hash=$(printf '%s %s %s' "$image_format" "$suite" "$(image_packages "${2:-}" | tr ' ' '\n' | sort)" | sha256sum | cut -c1-16)
         image_dir=$image_cache/$suite-$hash
 }
 
-image_make() { # RELEASE
+image_make() { # RELEASE [stock]
         local suite work
-        image_name "$1" && suite=$(image_suite "$1") || return 1
+        image_name "$1" "${2:-}" && suite=$(image_suite "$1") || return 1
         # Images of other package lists go when nobody has used them for a week.
         find "$image_cache" -maxdepth 1 -name "$suite-*" -mtime +7 -exec rm -rf {} +
         [ -f "$image_dir/root.raw" ] && { touch "$image_dir"; return 0; }
@@ -29,7 +31,7 @@ image_make() { # RELEASE
         mkdir -p "$work" || return 1
         ssh-keygen -q -t ed25519 -N '' -f "$work/key" &&
                 mmdebstrap --mode=root --variant=minbase --aptopt='APT::Install-Recommends "false"' \
-                        --include="$(image_packages | tr ' ' ',')" "$suite" "$work/root" ${HOSTD_SYSTEM_MIRROR:+"$HOSTD_SYSTEM_MIRROR"} &&
+                        --include="$(image_packages "${2:-}" | xargs | tr ' ' ',')" "$suite" "$work/root" ${HOSTD_SYSTEM_MIRROR:+"$HOSTD_SYSTEM_MIRROR"} &&
                 image_configure "$work" "$1" && image_pack "$work"
         local status=$?
         if [ $status -eq 0 ]; then
@@ -64,7 +66,9 @@ image_configure() { # WORK RELEASE
         chroot "$root" passwd -d root >/dev/null
 }
 
+# With what apt knows of it, so that packages for it can be fetched from outside.
 image_pack() { # WORK
+        mkdir -p "$1/apt" && cp -r "$1/root/etc/apt" "$1/apt/etc" && cp "$1/root/var/lib/dpkg/status" "$1/apt/status" || return 1
         cp "$(ls "$1"/root/boot/vmlinuz-* | tail -1)" "$1/vmlinuz" && cp "$(ls "$1"/root/boot/initrd.img-* | tail -1)" "$1/initrd" || return 1
         truncate -s 24G "$1/root.raw.part" && mkfs.ext4 -q -F -d "$1/root" "$1/root.raw.part" || return 1
         rm -rf --one-file-system "$1/root"
