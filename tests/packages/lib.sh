@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Clean roots of a release, made once from the host's own apt configuration and kept; what runs in one runs on an overlay in memory.
-# Sourced by build and by tests/system/packages.sh.
+# Sourced by build, install, life and tests/system/stock.sh.
 
 packages_cache=${HOSTD_PACKAGES_CACHE:-/var/cache/hostd-packages}
 packages_suite() { case $1 in 12) echo bookworm ;; 13) echo trixie ;; *) return 1 ;; esac; }
@@ -28,6 +28,42 @@ packages_root() {
         status=$?
         rm -rf --one-file-system "$work"
         return $status
+}
+
+# What the packages depend on beyond each other: the root has that and no more.
+packages_depends() { # DEB...
+        local deb
+        for deb in "$@"; do dpkg-deb -f "$deb" Depends Pre-Depends | sed 's/^[A-Z][A-Za-z-]*: //'; done | tr ',' '\n' |
+                sed -E 's/\|.*//; s/\([^)]*\)//; s/[[:space:]]//g; /^$/d; /^host(ctl|d|d-guest|d-templates|d-doc)$/d' | sort -u
+}
+
+# packages_install_root RELEASE DEB...: sets packages_dir
+packages_install_root() {
+        local release=$1 status
+        shift
+        mkdir -p "$packages_cache" && exec 9>"$packages_cache/lock" && flock 9
+        # shellcheck disable=SC2046
+        packages_root "$release" install minbase $(packages_depends "$@")
+        status=$?
+        exec 9>&-
+        [ $status -eq 0 ] || echo "packages: a clean root of Debian $release cannot be made" >&2
+        return $status
+}
+
+packages_copy() { cp "$1"/*.deb "$2/" && rm -f "$2"/*-dbgsym_*; } # FROM TO
+
+# packages_next DIR DEB...: the same files under a higher version: what an upgrade does to what runs is seen without a second build.
+packages_next() {
+        local deb dir out=$1 version
+        shift
+        mkdir -p "$out" || return 1
+        for deb in "$@"; do
+                dir=$(mktemp -d) && dpkg-deb -R "$deb" "$dir" || return 1
+                version=$(dpkg-deb -f "$deb" Version)
+                sed -i "s/$version/$version+next/g" "$dir/DEBIAN/control"
+                dpkg-deb --root-owner-group -b "$dir" "$out" >/dev/null || return 1
+                rm -rf "$dir"
+        done
 }
 
 # packages_in ROOT DIR COMMAND: as an ordinary user (packages_user), without a network, with DIR as /build; the root stays as it is.

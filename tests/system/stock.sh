@@ -7,6 +7,7 @@
 #
 # Sourced by run, after snapshot.sh.
 
+. "$top/tests/packages/lib.sh"
 stock_dir= stock_snapshot= stock_packages=
 
 # apt of this machine, with its own ways to a mirror, as if the guest's root were its own.
@@ -19,23 +20,11 @@ stock_apt() {
                 -o APT::Sandbox::User=root -o APT::Install-Recommends=false -o APT::Keep-Downloaded-Packages=true "$@"
 }
 
-# The same files under a higher version: what an upgrade does to what runs is seen without a second build.
-stock_next() { # DEB...
-        local deb dir version
-        for deb in "$@"; do
-                dir=$(mktemp -d) && dpkg-deb -R "$deb" "$dir" || return 1
-                version=$(dpkg-deb -f "$deb" Version)
-                sed -i "s/$version/$version+next/g" "$dir/DEBIAN/control"
-                dpkg-deb --root-owner-group -b "$dir" "$stock_packages/next" || return 1
-                rm -rf "$dir"
-        done
-}
-
 stock_packages_make() {
         stock_packages=$work/packages-$release
-        "$top/tests/packages/build" "$release" "$stock_packages" && rm -f "$stock_packages"/*-dbgsym_* && mkdir "$stock_packages"/{depends,next} || return 1
+        "$top/tests/packages/build" "$release" "$stock_packages" && rm -f "$stock_packages"/*-dbgsym_* && mkdir "$stock_packages/depends" || return 1
         stock_apt update && stock_apt install --download-only "$stock_packages"/*.deb nftables iproute2 procps || return 1
-        mv "$stock_packages.apt"/cache/archives/*.deb "$stock_packages/depends/" && rm -rf "$stock_packages.apt" && stock_next "$stock_packages"/*.deb
+        mv "$stock_packages.apt"/cache/archives/*.deb "$stock_packages/depends/" && rm -rf "$stock_packages.apt" && packages_next "$stock_packages/next" "$stock_packages"/*.deb
 }
 
 # Once for each release in a run.
