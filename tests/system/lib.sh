@@ -97,3 +97,48 @@ for i in range(20000): open("/home/agent/many/%d" % i, "w").close()'
         hostctl exec --user agent a -- touch /home/agent/one
         bites inodes
 }
+
+# ---- every way to take more disk than one may have ----
+
+# quota_attack NAME USER DIRECTORY LIMIT WAY: while what was taken is still held, the file system's own count and the blocks on disk
+# are within the limit (in KiB).
+quota_attack() {
+        local name=$1 user=$2 dir=$3 limit=$4 way=$5 out=/tmp/attack.out status=0 used pid
+        hostctl exec --user "$user" "$name" -- mkdir "$dir/a"
+        rm -f /tmp/hold
+        mkfifo /tmp/hold
+        hostctl exec --user "$user" "$name" -- python3 /opt/quota_attack.py fill "$way" "$dir/a" </tmp/hold >$out 2>&1 &
+        pid=$!
+        exec 9>/tmp/hold
+        until_true 120 sh -c "grep -q : $out || ! kill -0 $pid"
+        sync -f /var/lib/hostd
+        used=$(($(du -skx "/var/lib/hostd/instances/$name" | cut -f1)))
+        echo "$user in $dir, $(tail -n 1 $out); $used KiB on disk, $(($(quota_used "$name") / 1024)) KiB counted, of $limit"
+        # What it needs for the map of a fragmented file, xfs takes above the limit: a few blocks.
+        [ "$used" -le $((limit + 64)) ]
+        [ "$(quota_used "$name")" -le $(((limit + 64) * 1024)) ]
+        echo >&9
+        exec 9>&-
+        wait $pid || status=$?
+        [ $status -eq 0 ] || [ $status -eq 3 ] || { cat $out; return 1; }
+        hostctl exec "$name" -- rm -rf "$dir/a"
+}
+
+quota_used() { hostctl show "$1" -f json | jq .disk_used; }
+
+quota_attacks() {
+        local way
+        hostctl launch agent q -s memory=512MiB -s pids=256 -s disk=64MiB -s inodes=3000
+        until_true 120 hostctl exec q -- test -S /run/dbus/system_bus_socket
+        hostctl file push tests/system/quota_attack.py q:/opt/quota_attack.py
+        for way in dense small empty links sparse fallocate unnamed deleted clones mapped attributes directories renamed; do
+                quota_attack q agent /home/agent $((64 << 10)) $way
+        done
+        for way in dense small sparse unnamed clones mapped; do quota_attack q root /var/tmp $((64 << 10)) $way; done
+        hostctl exec q -- python3 /opt/quota_attack.py leave /var/tmp
+        hostctl exec q -- python3 /opt/quota_attack.py leave /root
+        hostctl exec --user agent q -- python3 /opt/quota_attack.py leave /home/agent
+        hostctl exec --user agent q -- touch /var/tmp/room /home/agent/room
+        hostctl delete --force q
+        bites "disk and inodes, in every way"
+}
