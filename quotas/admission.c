@@ -74,6 +74,10 @@ int admission_check(const Capacity *capacity, const Promise *promised, size_t n,
         return 0;
 }
 
+uint64_t admission_guard(const Capacity *capacity) {
+        return capacity->memory_bytes - MIN2(capacity->memory_reserve_bytes, capacity->memory_bytes) / 2;
+}
+
 static int carve_share(const AdmissionSide *side, unsigned count, uint64_t least, uint64_t *ret, Error *err) {
         char left[SIZE_TEXT_MAX], each[SIZE_TEXT_MAX], min[SIZE_TEXT_MAX];
         uint64_t all = admission_left(side), share;

@@ -23,6 +23,10 @@ typedef struct Promise {
 // 0, or ERR_QUOTA: "memory: 6 instances promise 60GiB and \"a\" asks for 8GiB, but 62.8GiB less a reserve of 4GiB leaves 58.8GiB: 9.2GiB short".
 int admission_check(const Capacity *capacity, const Promise *promised, size_t n, const Promise *asked, Error *err);
 
+// What all instances may have together. The sum of promises ends a whole reserve below RAM; what instances cost beside their boxes
+// (hostd-instance, liblxc, commands on their way in) comes from one half of it, and the other half is what this keeps for the host.
+uint64_t admission_guard(const Capacity *capacity);
+
 typedef struct CarvePlan {
         unsigned count;
         uint64_t memory_bytes, disk_bytes, pids;

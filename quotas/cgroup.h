@@ -30,6 +30,15 @@ int cgroup_host_warm(CgroupHost *host);
 // Whether a limit can be enforced here; *ret_reason (static) says why not.
 bool cgroup_host_can(const CgroupHost *host, LimitId id, const char **ret_reason);
 
+// Around all instances: no more memory than this together, and 85 % of the processes the kernel can have. Only where the group is ours
+// (no systemd); the other function reads what is in force, -ENOENT while there is no group.
+int cgroup_host_guard(CgroupHost *host, uint64_t memory_bytes, Error *err);
+int cgroup_host_guard_read(CgroupHost *host, bool systemd, uint64_t *ret_memory);
+
+// Moves a build's process to "hostd-build", where 2 GiB and 4096 processes are the most for all of them; elsewhere the unit's file says so.
+int cgroup_host_build(CgroupHost *host, pid_t pid, Error *err);
+void cgroup_host_build_done(CgroupHost *host); // removes the group when nobody is in it
+
 int cgroup_box_create(CgroupHost *host, const char *prefix, CgroupBox **ret, Error *err); // "already there" is success
 int cgroup_box_open(CgroupHost *host, const char *prefix, CgroupBox **ret, Error *err);   // ERR_NOT_FOUND if absent
 CgroupBox *cgroup_box_free(CgroupBox *box); // forgets; removes nothing

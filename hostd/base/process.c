@@ -50,6 +50,14 @@ static int child_fds(const ProcessSpec *spec) {
         return (int) syscall(SYS_close_range, (unsigned) n, ~0U, 0);
 }
 
+// Needs what it takes away, so it comes before the change of ids.
+static int child_bounding(uint64_t keep) {
+        for (unsigned cap = 0; keep && cap < 64; cap++)
+                if (!(keep & UINT64_C(1) << cap) && prctl(PR_CAPBSET_DROP, cap) < 0 && errno != EINVAL) // EINVAL: beyond the kernel's last
+                        return -1;
+        return 0;
+}
+
 static int child_credentials(const ProcessSpec *spec) {
         if (spec->uid == 0)
                 return 0;
@@ -58,12 +66,21 @@ static int child_credentials(const ProcessSpec *spec) {
         return setresuid(spec->uid, spec->uid, spec->uid);
 }
 
+// hostd may be spared by the kernel when memory runs out; what it runs for others is not to be.
+static void child_oom_score(void) {
+        _cleanup_free_ char *now = NULL;
+
+        if (io_read_file(AT_FDCWD, "/proc/self/oom_score_adj", 32, &now, NULL) >= 0 && now[0] == '-')
+                (void) io_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "0");
+}
+
 static void child_exec(const ProcessSpec *spec, pid_t parent, int status_fd) {
         child_signals();
         (void) umask(0022);
+        child_oom_score();
         if (spec->new_session && setsid() < 0)
                 goto fail;
-        if (child_credentials(spec) < 0 || chdir(spec->cwd ?: "/") < 0)
+        if (child_bounding(spec->bounding) < 0 || child_credentials(spec) < 0 || chdir(spec->cwd ?: "/") < 0)
                 goto fail;
         // After the change of ids, which clears it.
         if (spec->die_with_parent && (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent))

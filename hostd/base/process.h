@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -19,6 +20,7 @@ typedef struct ProcessSpec {
         bool new_session;     // setsid
         uid_t uid;            // 0: unchanged; otherwise uid and gid with no other groups
         gid_t gid;
+        uint64_t bounding; // capabilities that set-uid programs can have below, one bit each; 0: unchanged
         const char *cwd; // NULL: "/"
 } ProcessSpec;
 

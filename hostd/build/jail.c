@@ -19,6 +19,7 @@
 
 #include "base/io.h"
 #include "base/process.h"
+#include "build/filter.h"
 #include "build/recipe.h"
 
 // What a child tells of its failure: code, errno, then the sentence. One SOCK_SEQPACKET message.
@@ -88,6 +89,26 @@ static int run_mapper(const char *program, pid_t pid, unsigned own, unsigned sta
         return r;
 }
 
+// A socket to somebody who may write maps; -EBADF: newuidmap and newgidmap, which are set-uid, do it.
+static int map_socket = -EBADF;
+
+void jail_map_by(int socket) {
+        map_socket = socket;
+}
+
+static int map_ids(pid_t pid, const JailIds *ids, Error *err) {
+        int32_t request = pid, result;
+        int r;
+
+        if (map_socket < 0) {
+                r = run_mapper("/usr/bin/newuidmap", pid, getuid(), ids->uid_start, ids->count, err);
+                return r < 0 ? r : run_mapper("/usr/bin/newgidmap", pid, getgid(), ids->gid_start, ids->count, err);
+        }
+        if (send(map_socket, &request, sizeof(request), MSG_NOSIGNAL) != sizeof(request) || recv(map_socket, &result, sizeof(result), 0) != sizeof(result))
+                return error_set(err, ERR_INTERNAL, "nobody maps the ids of the job");
+        return result < 0 ? error_set_errno(err, result, "cannot map the ids of the job") : 0;
+}
+
 // The namespace's owner has every capability in it, until exec: ambient ones stay for mmdebstrap and its newuidmap.
 static int raise_ambient(void) {
         static const int caps[] = {CAP_SETUID, CAP_SETGID};
@@ -146,7 +167,9 @@ static int outer_setup(int sync_fd, Error *err) {
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return error_set_errno(err, errno, "cannot give up set-uid programs");
         r = raise_ambient();
-        return r < 0 ? error_set_errno(err, r, "cannot keep the capabilities over the subids") : 0;
+        if (r < 0)
+                return error_set_errno(err, r, "cannot keep the capabilities over the subids");
+        return filter_load(err);
 }
 
 static void jail_child(JailMain fn, void *data, int error_fd, int r, Error *err) __attribute__((noreturn));
@@ -216,9 +239,7 @@ int jail_run_outer(JailMain fn, void *data, bool network, Error *err) {
                 r = outer_setup(sync, &e);
                 jail_child(fn, data, child.error_fd, r, &e);
         }
-        r = run_mapper("/usr/bin/newuidmap", child.pid, getuid(), ids.uid_start, ids.count, err);
-        if (r >= 0)
-                r = run_mapper("/usr/bin/newgidmap", child.pid, getgid(), ids.gid_start, ids.count, err);
+        r = map_ids(child.pid, &ids, err);
         if (r >= 0 && write(sync, "g", 1) != 1)
                 r = error_set_errno(err, errno, "cannot start the job");
         if (r < 0) {

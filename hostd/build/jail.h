@@ -4,7 +4,7 @@
 // Two of them, one in the other:
 //  * outer: user (our own id and all subids, each mapped to itself), pid, mount, ipc and, where no network is needed, net
 //    namespace. Its first process dies with hostd-build and takes everything with it, whatever the job started.
-//    newuidmap and newgidmap are run for it, the only set-uid programs of a job: inside, no_new_privs is set, and the
+//    Its ids are mapped by newuidmap and newgidmap, the only set-uid programs of a job, or under systemd by a keeper (serve.h): inside, no_new_privs is set, and the
 //    capabilities over the subids (ambient, valid in this namespace only) replace them; mmdebstrap makes its own
 //    namespace with them.
 //  * inner: user namespace in which the subids are 0..65535, for unpacking, customising and packing: ids of files in
@@ -34,4 +34,6 @@ int jail_wait(JailChild *child, Error *err);
 typedef struct JailIds {
         unsigned uid_start, gid_start, count;
 } JailIds;
+// Who maps the ids instead of newuidmap: a 32-bit pid goes to `socket`, and a result comes back.
+void jail_map_by(int socket);
 int jail_ids(JailIds *ret, Error *err);

@@ -4,6 +4,7 @@
 //
 //   hostd-build build  --recipe FILE|fd:N [--suite SUITE] --out DIR|fd:N
 //   hostd-build import --name NAME [--input FILE|DIR|fd:N] --out DIR|fd:N      (default: a tar stream on stdin)
+//   hostd-build served                                                         the above by a message on stdin, see serve.h
 //
 // stdout: "progress PERCENT TEXT" lines, then nothing (exit 0) or one "error CODE TEXT" (exit status of the code).
 #include <ctype.h>
@@ -18,6 +19,7 @@
 #include "base/valid.h"
 #include "build/job.h"
 #include "build/recipe.h"
+#include "build/serve.h"
 
 static int main_open(const char *option, const char *value, int flags, Error *err) {
         char *end;
@@ -121,12 +123,18 @@ static int main_run(int argc, char **argv, Error *err) {
 
 int main(int argc, char **argv) {
         _cleanup_error_ Error err = ERROR_NULL;
-        int r;
+        char *words[SERVE_WORDS_MAX];
+        int r = 0;
 
         // libarchive converts names by the locale; the environment's is not asked.
         (void) setlocale(LC_CTYPE, "C.UTF-8");
         (void) umask(0022);
-        r = main_run(argc, argv, &err);
+        if (argc == 2 && strcmp(argv[1], "served") == 0) {
+                r = serve(&argc, words, &err);
+                argv = words;
+        }
+        if (r >= 0)
+                r = main_run(argc, argv, &err);
         if (r >= 0) {
                 job_progress(100, "done");
                 return 0;

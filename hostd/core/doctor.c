@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 
 #include "base/io.h"
+#include "base/size.h"
+#include "core/guard.h"
 
 #define APPARMOR_PROFILE "hostd-instance"
 #define APPARMOR_PROFILES "/sys/kernel/security/apparmor/profiles"
@@ -159,6 +161,25 @@ static void probe_kill(Manager *m, Finding *f) {
                 FOUND(f, PROTECTION_ENFORCED, "", "cgroup v2");
 }
 
+static void probe_guard(Manager *m, Finding *f) {
+        char limit[SIZE_TEXT_MAX], promised[SIZE_TEXT_MAX];
+        _cleanup_free_ Promise *promises = NULL;
+        uint64_t now = UINT64_MAX, sum = 0;
+        size_t n = 0;
+        int r = guard_read(m, &now);
+
+        promises = manager_promises(m, NULL, &n);
+        for (size_t i = 0; promises && i < n; i++)
+                sum += promises[i].memory_bytes;
+        if (m->guard_bytes == 0 || (r >= 0 && now == UINT64_MAX))
+                FOUND(f, PROTECTION_DEGRADED, "see: hostctl warning list", "nothing limits the instances together");
+        else if (r >= 0 && now < sum)
+                FOUND(f, PROTECTION_DEGRADED, "raise MemoryMax of hostd.slice, or promise less", "hostd.slice may have %s, less than the %s that was promised",
+                      size_format_short(now, limit), size_format_short(sum, promised));
+        else
+                FOUND(f, PROTECTION_ENFORCED, "", "instances have at most %s together", size_format_short(r >= 0 ? now : m->guard_bytes, limit));
+}
+
 static void probe_config(Manager *m, Finding *f) {
         if (m->config_error)
                 FOUND(f, PROTECTION_DEGRADED, "correct the file, then: hostctl apply; or go back: hostctl config rollback HEAD", "the files are not in force: %.200s", m->config_error);
@@ -223,6 +244,7 @@ static const Protection protections[] = {
         {"apparmor", true, probe_apparmor},      {"seccomp", true, probe_seccomp},   {"network", true, probe_network},
         {"configuration", false, probe_config},  {"history", false, probe_history},  {"audit", true, probe_audit},
         {"open-files", false, probe_open_files}, {"core-dumps", false, probe_core_dumps},
+        {"host-share", false, probe_guard},
 };
 
 int doctor_allowed(Manager *m, const InstanceConfig *config, char ***ret, Error *err) {

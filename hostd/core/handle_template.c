@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include "base/io.h"
 #include "core/handle.h"
@@ -63,8 +62,7 @@ static int building_scrub_again(sd_event_source *source, uint64_t usec, void *us
 static int building_died(sd_event_source *source, int fd, uint32_t events, void *userdata) {
         Building *building = userdata;
 
-        (void) waitpid(building->job->pid, NULL, 0);
-        building->job->pid = 0;
+        (void) template_job_reap(building->job);
         building->exit = sd_event_source_disable_unref(building->exit);
         building_scrub(building);
         return 0;
@@ -78,7 +76,7 @@ static void building_clean(Building *building) {
                 building_free(building);
                 return;
         }
-        if (building->job->pid <= 0) {
+        if (!template_job_runs(building->job)) {
                 building_scrub(building);
                 return;
         }
@@ -118,15 +116,14 @@ static int building_exited(sd_event_source *source, int fd, uint32_t events, voi
         Building *building = userdata;
         char digest[DIGEST_TEXT_MAX] = "";
         _cleanup_error_ Error err = ERROR_NULL;
-        int status = 0, r;
+        int r;
 
         while (template_build_read(building->job) > 0)
                 building_tell(building);
-        (void) waitpid(building->job->pid, &status, 0);
         // Before the job closes what they watch: a closed descriptor cannot be taken out of epoll any more.
         building->output = sd_event_source_disable_unref(building->output);
         building->exit = sd_event_source_disable_unref(building->exit);
-        r = template_build_finish(building->job, status, digest, &err);
+        r = template_build_finish(building->job, digest, &err);
         if (r == 1)
                 r = building_watch(building, &err);
         else if (r == 0) {
@@ -164,6 +161,7 @@ static void building_cancel(Request *request) {
 
 static int building_start(Request *request, TemplateBuildSpec *spec, Error *err) {
         struct passwd *account = getpwnam("hostd-build");
+        _cleanup_free_ char *socket = NULL;
         Building *building;
         int r;
 
@@ -175,6 +173,12 @@ static int building_start(Request *request, TemplateBuildSpec *spec, Error *err)
         spec->gid = account->pw_gid;
         spec->program = getenv("HOSTD_BUILD_PROGRAM"); // tests run it from the build tree
         building->manager = request->manager;
+        spec->cgroup = request->manager->cgroup;
+        if (request->manager->systemd && !spec->program) {
+                if (asprintf(&socket, "%s/build.sock", request->manager->paths.run) < 0)
+                        socket = NULL;
+                spec->socket = socket;
+        }
         building->request = request;
         r = template_build_start(request->manager->templates, spec, &building->job, err);
         if (r >= 0)

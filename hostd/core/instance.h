@@ -47,7 +47,9 @@ typedef struct Instance {
         InstanceConfig *config; // borrowed from manager->desired; NULL: its file is gone ("orphan")
         InstanceState state;
         bool paused, again;     // again: start once more when it has stopped (restart, reboot from inside)
-        bool halted;            // the guest shut itself down
+        bool halted;            // the guest shut itself down,
+        bool terminated;        // or hostd-instance was told to by somebody else than hostd
+        bool told;              // hostd-instance said that init is gone
         bool killed;            // by force: whatever it still says does not count
         bool asked;             // its end was asked for; known when the supervisor is gone
         bool unplugged;         // its network is removed already

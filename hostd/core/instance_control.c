@@ -113,7 +113,9 @@ static void instance_control_message(Instance *instance, const ControlMessage *m
                 }
                 if (message->state == CONTROL_STATE_STOPPED) {
                         instance->again = instance->again || (message->target == CONTROL_TARGET_REBOOT && instance->state != INSTANCE_STOPPING);
-                        instance->halted = message->target == CONTROL_TARGET_HALT;
+                        instance->terminated = message->target == CONTROL_TARGET_TERMINATED;
+                        instance->halted = message->target == CONTROL_TARGET_HALT || instance->terminated;
+                        instance->told = true;
                 }
                 break;
         case CONTROL_GUEST:

@@ -113,6 +113,7 @@ static int spec_fill(Instance *instance, const char *run_dir, const char *templa
         spec->cgroup_prefix = instance_cgroup_prefix(instance);
         spec->apparmor_profile = profile ? strdup(profile) : NULL;
         spec->open_files = doctor_open_files(instance->config->limits.value[LIMIT_OPEN_FILES]);
+        spec->stop_seconds = (uint32_t) (instance->config->stop_timeout / USEC_PER_SEC);
         spec->read_only = instance->config->read_only;
         spec->unified_cgroup = cgroup_host_is_unified(m->cgroup);
         spec->network = true;
@@ -128,7 +129,7 @@ static int spec_fill(Instance *instance, const char *run_dir, const char *templa
 
 static int write_spec(Instance *instance, const char *run_dir, const char *template_dir, Error *err) {
         _cleanup_(instance_spec_done) InstanceSpec spec = {0};
-        _cleanup_free_ char *path = NULL;
+        _cleanup_free_ char *path = NULL, *used = NULL;
         int r;
 
         r = spec_fill(instance, run_dir, template_dir, &spec);
@@ -136,6 +137,11 @@ static int write_spec(Instance *instance, const char *run_dir, const char *templ
                 path = NULL;
                 return error_set_errno(err, ENOMEM, "cannot describe the instance");
         }
+        if (asprintf(&used, "%s/started", run_dir) < 0) {
+                used = NULL;
+                return error_set_errno(err, ENOMEM, "cannot describe the instance");
+        }
+        (void) unlink(used); // of a start whose directory could not be removed
         if (spec.id_base == 0)
                 return error_set(err, ERR_QUOTA, "the root line of /etc/subuid has no ids left for slot %u", spec.slot);
         return instance_spec_save(&spec, path, err);
@@ -276,7 +282,7 @@ int instance_start(Instance *instance, InstanceDone done, void *userdata, Error 
         }
         free(TAKE_PTR(instance->failure));
         instance->begun = clock_monotonic();
-        instance->again = instance->halted = instance->paused = instance->killed = instance->unplugged = false;
+        instance->again = instance->halted = instance->terminated = instance->told = instance->paused = instance->killed = instance->unplugged = false;
         instance_warm(instance, true);
         r = prepare(instance, run_dir, err);
         if (r >= 0)

@@ -188,13 +188,17 @@ static void judge_exit(Instance *instance, Error *err) {
         if (instance->failure) {
                 (void) error_set(err, ERR_UNAVAILABLE, "%s", instance->failure);
         } else if (!asked && !instance->again && !instance->halted) {
-                instance->failure = strdup("the instance ended unexpectedly");
+                instance->failure = strdup(instance->told ? "the instance ended unexpectedly" : "hostd-instance was killed");
                 (void) error_set(err, ERR_UNAVAILABLE, "%s ended unexpectedly", instance->record.name);
         }
-        if (!instance->failure)
+        if (!instance->failure && instance->terminated && !asked) {
+                log_event(LOG_NOTICE, LOG_ID_INSTANCE_STOPPED, instance->record.name,
+                          "stopped by a signal to hostd-instance (systemctl?), not through hostd; \"hostctl start %s\" starts it again", instance->record.name);
+                instance_event(instance, "instance-terminated", NULL);
+        } else if (!instance->failure)
                 log_event(LOG_INFO, LOG_ID_INSTANCE_STOPPED, instance->record.name, "stopped");
         if (instance->halted && !asked && !instance->again)
-                instance->record.wanted = false; // the guest switched itself off: the last state is off
+                instance->record.wanted = false; // the guest switched itself off, or an operator did: the last state is off
 }
 
 static void instance_exited(Instance *instance) {

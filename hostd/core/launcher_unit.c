@@ -2,8 +2,8 @@
 // Launcher, units: hostd-instance@NAME.service, started through the bus without ever waiting for it.
 //
 // StartUnit is asked, the end of its job is a signal, then the main process is asked for. The job ends when the process has joined the
-// unit's group and runs our program (Type=exec); its pid is known before that, when a group with controllers handed on would not
-// take it. A start that follows an end closely may meet a unit whose end systemd has not noticed yet: a main process that is dead
+// unit's group, runs our program and has said so (Type=notify); its pid is known before that, when a group with controllers handed on
+// would not take it. A start that follows an end closely may meet a unit whose end systemd has not noticed yet: a main process that is dead
 // does not count, and the start is asked for again.
 //
 // The bus is opened for each start and closed with it: an idle hostd has no connection that could need care.

@@ -11,6 +11,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "core/command_link.h"
+#include "core/guard.h"
 #include "core/job.h"
 #include "core/leaks.h"
 #include "core/lifecycle.h"
@@ -361,6 +362,17 @@ int manager_new(const ManagerPaths *paths, Manager **ret, Error *err) {
         return 0;
 }
 
+// Before anything starts. Instances with limits of their own are better than none, so a failure is told and no more.
+void manager_guard(Manager *m) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = guard_apply(m, &err);
+
+        if (r < 0)
+                manager_warn(m, "guard", "host", "%s", error_message(&err, r));
+        else
+                manager_unwarn(m, "guard", "host");
+}
+
 int manager_run(Manager *m, Error *err) {
         usec_t begun = clock_monotonic();
         int r;
@@ -371,6 +383,7 @@ int manager_run(Manager *m, Error *err) {
                 return r;
         if ((r = lifecycle_load(m, err)) < 0 || (r = command_link_new(m, err)) < 0 || (r = watch_all(m, err)) < 0)
                 return r;
+        manager_guard(m);
         adopt_all(m);
         lifecycle_finish_deletions(m);
         command_link_sweep(m);

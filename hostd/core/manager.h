@@ -47,6 +47,7 @@ typedef struct Manager {
         unsigned warm_holds;
         int warm_released;
         int state_fd;
+        uint64_t guard_bytes; // see guard.h; 0: not in force
         bool systemd; // PID 1 is systemd: the unit launcher is used
         bool stopping;
         bool store_is_new; // nothing in it yet: rebuilt from the files
@@ -86,6 +87,7 @@ void manager_warn(Manager *manager, const char *kind, const char *entity, const 
 void manager_unwarn(Manager *manager, const char *kind, const char *entity);
 void manager_unwarn_kind(Manager *manager, const char *kind); // of every entity
 void manager_unwarn_all(Manager *manager, const char *entity); // it is deleted
+void manager_guard(Manager *manager); // the limit around all instances, as the reserve is now
 Capacity manager_capacity(Manager *manager);
 // What every instance was promised, without `except` (NULL: all). Caller frees.
 Promise *manager_promises(Manager *manager, const char *except, size_t *ret_n);

@@ -106,6 +106,7 @@ static void put_in_force(Manager *m, Desired *fresh) {
         m->broken = strv_free(m->broken);
         manager_unwarn_kind(m, "configuration");
         swap_in(m, fresh);
+        manager_guard(m);
         lifecycle_create_missing(m);
         manager_replan(m);
 }

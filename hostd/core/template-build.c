@@ -7,12 +7,11 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/io.h"
-#include "base/process.h"
-#include "base/strv.h"
 #include "base/valid.h"
 #include "core/template-internal.h"
 
@@ -53,51 +52,6 @@ static int recipe_memfd(const char *text, int *ret) {
         return 0;
 }
 
-static int job_argv(const TemplateBuildSpec *spec, char ***ret) {
-        _cleanup_strv_ char **argv = NULL;
-        int r = strv_append(&argv, spec->program ?: HOSTD_LIBEXECDIR "/hostd-build");
-
-        if (r >= 0)
-                r = strv_append(&argv, spec->recipe_text ? "build" : "import");
-        if (r >= 0)
-                r = strv_append(&argv, "--out=fd:3");
-        if (r >= 0)
-                r = strv_append(&argv, spec->recipe_text ? "--recipe=fd:4" : "--input=fd:4");
-        if (r >= 0 && spec->suite)
-                r = strv_append_format(&argv, "--suite=%s", spec->suite);
-        if (r >= 0 && !spec->recipe_text)
-                r = strv_append_format(&argv, "--name=%s", spec->name);
-        if (r >= 0)
-                *ret = TAKE_PTR(argv);
-        return r;
-}
-
-static int job_spawn(TemplateJob *job, const TemplateBuildSpec *spec, int out, int input, Error *err) {
-        _cleanup_close_ int rd = -EBADF, wr = -EBADF;
-        _cleanup_strv_ char **argv = NULL;
-        ProcessSpec process = PROCESS_SPEC_NULL;
-        int p[2], fds[] = {out, input}, r = job_argv(spec, &argv);
-
-        if (r < 0 || pipe2(p, O_CLOEXEC) < 0)
-                return error_set_errno(err, r < 0 ? r : errno, "cannot start hostd-build");
-        rd = p[0];
-        wr = p[1];
-        process.argv = argv;
-        process.stdout_fd = wr;
-        process.extra_fds = fds;
-        process.n_extra_fds = ELEMENTS(fds);
-        process.die_with_parent = true;
-        process.new_session = true;
-        process.uid = spec->uid;
-        process.gid = spec->gid;
-        r = process_spawn(&process, &job->pid, &job->pidfd, err);
-        if (r < 0)
-                return r;
-        job->out_fd = TAKE_FD(rd);
-        r = io_set_nonblock(job->out_fd, true);
-        return r < 0 ? error_set_errno(err, r, "cannot watch hostd-build") : 0;
-}
-
 int template_build_start(TemplateRegistry *registry, const TemplateBuildSpec *spec, TemplateJob **ret, Error *err) {
         _cleanup_(template_job_freep) TemplateJob *job = NULL;
         _cleanup_close_ int out = -EBADF, recipe = -EBADF;
@@ -126,7 +80,7 @@ int template_build_start(TemplateRegistry *registry, const TemplateBuildSpec *sp
         if (r < 0)
                 (void) error_set_errno(err, r, "cannot prepare the template's scratch directory");
         else
-                r = job_spawn(job, spec, out, spec->recipe_text ? recipe : spec->input_fd, err);
+                r = template_job_run(job, spec, out, spec->recipe_text ? recipe : spec->input_fd, err);
         if (r < 0) {
                 job_unmake_directory(job);
                 return r;
@@ -160,6 +114,7 @@ static int job_line(TemplateJob *job) {
         unsigned long percent = strtoul(line + 9, &end, 10);
         if (*end || percent > 100)
                 return 0;
+        job->complete = percent == 100;
         // What is still to come after hostd-build is done belongs to the same bar.
         job->percent = (unsigned) percent * 95 / 100;
         (void) snprintf(job->text, sizeof(job->text), "%s", shown);
@@ -256,16 +211,17 @@ static int adopt_start(TemplateJob *job, int out, Error *err) {
         return job->pidfd < 0 ? error_set_errno(err, errno, "cannot watch the adoption") : 1;
 }
 
-static int job_built(TemplateJob *job, int status, Error *err) {
+static int job_built(TemplateJob *job, Error *err) {
         _cleanup_free_ char *text = NULL;
         _cleanup_close_ int out = -EBADF;
         const Template *known;
         size_t size;
-        int r;
+        int status, r;
 
         while (job->out_fd >= 0 && job->error.code == ERR_NONE && template_build_read(job) > 0)
                 ;
         job->out_fd = close_fd(job->out_fd); // nobody watches it at this moment
+        status = template_job_reap(job);
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
                 if (job->error.code == ERR_NONE)
                         return error_set(err, ERR_INTERNAL, "hostd-build died without saying why");
@@ -285,11 +241,11 @@ static int job_built(TemplateJob *job, int status, Error *err) {
         return known ? 0 : adopt_start(job, out, err);
 }
 
-static int job_adopted(TemplateJob *job, int status, Error *err) {
+static int job_adopted(TemplateJob *job, Error *err) {
         TemplateRegistry *r = job->registry;
         char name[TEMPLATE_NAME_MAX];
         _cleanup_free_ char *text = NULL;
-        int k;
+        int status = template_job_reap(job), k;
 
         if (!WIFEXITED(status))
                 return error_set(err, ERR_INTERNAL, "the adoption of the image was killed");
@@ -310,19 +266,36 @@ static int job_adopted(TemplateJob *job, int status, Error *err) {
         return template_registry_load(r, job->manifest->digest, err);
 }
 
-int template_build_finish(TemplateJob *job, int status, char ret_digest[DIGEST_TEXT_MAX], Error *err) {
-        int r;
+int template_build_finish(TemplateJob *job, char ret_digest[DIGEST_TEXT_MAX], Error *err) {
+        int r = job->adopting ? job_adopted(job, err) : job_built(job, err);
 
-        job->pid = 0;
-        r = job->adopting ? job_adopted(job, status, err) : job_built(job, status, err);
         if (r == 0)
                 memcpy(ret_digest, job->manifest->digest, DIGEST_TEXT_MAX);
         return r;
 }
 
+bool template_job_runs(const TemplateJob *job) {
+        return job->pid > 0 || job->unit;
+}
+
+// A unit is told by the end of what hostd says; its own end, then, ends the connection.
 void template_job_kill(TemplateJob *job) {
-        if (job->pid > 0)
+        if (job->unit)
+                (void) shutdown(job->pidfd, SHUT_WR);
+        else if (job->pid > 0)
                 (void) kill(job->pid, SIGKILL);
+}
+
+int template_job_reap(TemplateJob *job) {
+        int status = -1;
+
+        if (job->pid > 0)
+                (void) waitpid(job->pid, &status, 0);
+        else if (job->unit && job->complete) // nobody tells the status of a unit: its last line does
+                status = 0;
+        job->pid = 0;
+        job->unit = false;
+        return status;
 }
 
 // The job's other processes die with their pid namespace, a moment after hostd-build: until then files may appear.
@@ -350,10 +323,12 @@ int template_job_scrub(const TemplateJob *job, Error *err) {
 TemplateJob *template_job_free(TemplateJob *job) {
         if (!job)
                 return NULL;
-        if (job->pid > 0) {
+        if (template_job_runs(job)) {
                 template_job_kill(job);
-                (void) waitpid(job->pid, NULL, 0);
+                (void) template_job_reap(job);
         }
+        if (job->cgroup)
+                cgroup_host_build_done(job->cgroup);
         (void) close_fd(job->pidfd);
         (void) close_fd(job->out_fd);
         error_done(&job->error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the three files of the template registry share; nobody else includes this.
+// What the four files of the template registry share; nobody else includes this.
 #pragma once
 
 #include "core/template.h"
@@ -19,3 +19,5 @@ char *template_digest_path(const char *digest, const char *suffix, char *ret);
 int template_registry_load(TemplateRegistry *registry, const char *digest, Error *err);
 int template_detach(TemplateRegistry *registry, const char *digest, Error *err);
 bool template_is_mounted(const TemplateRegistry *registry, const char *digest);
+// Starts hostd-build for `job`, whose pidfd and out_fd are set then; `out` and `input` stay the caller's.
+int template_job_run(TemplateJob *job, const TemplateBuildSpec *spec, int out, int input, Error *err);

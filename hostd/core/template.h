@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "build/manifest.h"
+#include "quotas/cgroup.h"
 
 typedef struct TemplateRegistry TemplateRegistry;
 
@@ -60,10 +61,12 @@ typedef struct TemplateBuildSpec {
         const char *suite;       // build: NULL for the recipe's own
         const char *name;        // import
         int input_fd;            // import: tar stream or directory; borrowed
+        const char *socket;      // of hostd-build.socket: systemd starts it, by a unit of its own; NULL: a child of ours is
+        CgroupHost *cgroup;      // for a child: where it is limited; NULL: nowhere
 } TemplateBuildSpec;
 
 // One job: first hostd-build runs, then a child of hostd's copies and hashes the image. The event loop watches `pidfd` and
-// `out_fd`, which change in between (template_build_finish() returns 1).
+// `out_fd`, which change in between (template_build_finish() returns 1). Of a unit `pidfd` is the connection, which ends with it.
 typedef struct TemplateJob {
         TemplateRegistry *registry;
         pid_t pid;
@@ -72,6 +75,9 @@ typedef struct TemplateJob {
         char text[256];  // what it does, printable
         char id[17];     // scratch directory
         bool adopting;
+        bool unit;       // one of systemd's runs: `pidfd` is the connection to it
+        bool complete;   // hostd-build said that it is done: the only way to know it of a unit
+        CgroupHost *cgroup;
         char line[1200]; // unfinished line of output
         size_t line_used;
         Error error;     // of an "error" line
@@ -81,9 +87,11 @@ typedef struct TemplateJob {
 int template_build_start(TemplateRegistry *registry, const TemplateBuildSpec *spec, TemplateJob **ret, Error *err);
 // Takes what is there. 1: percent or text changed; 0: nothing new, or the end of file.
 int template_build_read(TemplateJob *job);
-// After waitpid(job->pid) gave `status`. 1: another child runs, watch it; 0: done, the template is in the registry.
-int template_build_finish(TemplateJob *job, int status, char ret_digest[DIGEST_TEXT_MAX], Error *err);
+// Once `pidfd` is readable. 1: another child runs, watch it; 0: done, the template is in the registry.
+int template_build_finish(TemplateJob *job, char ret_digest[DIGEST_TEXT_MAX], Error *err);
+bool template_job_runs(const TemplateJob *job);
 void template_job_kill(TemplateJob *job); // what runs of it; its death is seen by `pidfd`
+int template_job_reap(TemplateJob *job);  // then; as wait(2) has the status
 // Removes what a dead job left on disk, which may take long: for a helper process.
 int template_job_scrub(const TemplateJob *job, Error *err);
 // Forgets it. What still runs is killed and reaped; what is on disk stays until template_job_scrub() or the next hostd.

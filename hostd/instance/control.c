@@ -2,10 +2,12 @@
 // Control: RUN_DIR/control. Peers are root on this host; their messages have one size and one version. A peer that does not
 // read is dropped rather than waited for: nothing that hostd does or fails to do may stop the supervisor.
 #include <signal.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <systemd/sd-daemon.h>
 
 #include "base/io.h"
 #include "base/log.h"
@@ -187,4 +189,14 @@ bool control_has_client(const Supervisor *s) {
                 if (s->clients[i].fd >= 0 && s->clients[i].greeted)
                         return true;
         return false;
+}
+
+void control_notify(const char *format, ...) {
+        char text[128];
+        va_list ap;
+
+        va_start(ap, format);
+        (void) vsnprintf(text, sizeof(text), format, ap);
+        va_end(ap);
+        (void) sd_notify(0, text); // without systemd there is nobody to tell
 }

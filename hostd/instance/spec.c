@@ -62,6 +62,7 @@ static const Field fields[] = {
         ROW(log_file, FIELD_STRING, true, check_path),
         ROW(apparmor_profile, FIELD_STRING, false, check_profile),
         ROW(open_files, FIELD_U64, false, NULL),
+        ROW(stop_seconds, FIELD_U32, false, NULL),
         ROW(read_only, FIELD_BOOL, true, NULL),
         ROW(unified_cgroup, FIELD_BOOL, true, NULL),
         ROW(network, FIELD_BOOL, false, NULL),

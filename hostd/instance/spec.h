@@ -2,9 +2,10 @@
 // Spec: what hostd tells hostd-instance about one start, as a JSON file in the instance's run directory, and what they say to
 // each other afterwards. Both ends are root; the file is 0600 in a 0700 directory.
 //
-//   /run/hostd/instances/i0001/{spec.json, control (SOCK_SEQPACKET), seccomp, lxc.log, error, target}
+//   /run/hostd/instances/i0001/{spec.json, started, control (SOCK_SEQPACKET), seccomp, lxc.log, error, target}
 //
-// error: why a start failed, one sentence. target: "halt", "reboot" or "crash" once init is gone. Both for a hostd that comes late.
+// started: the spec has been used, for each is good for one start. error: why a start failed, one sentence. target: "halt", "reboot",
+// "crash" or "terminated" once init is gone. Both for a hostd that comes late.
 #pragma once
 
 #include <stdbool.h>
@@ -24,6 +25,7 @@ typedef struct InstanceSpec {
         char *log_file;     // console log, bounded by liblxc
         char *apparmor_profile;  // NULL: none on this kernel (only when allowed)
         uint64_t open_files;     // RLIMIT_NOFILE, UINT64_MAX: default
+        uint32_t stop_seconds;   // from SIGTERM, which is not hostd's, to the kill; 0: for ever
         bool read_only;
         bool unified_cgroup;
         bool network;        // init waits until hostd has made its interface
@@ -52,7 +54,13 @@ typedef enum ControlState {
         CONTROL_STATE_RUNNING, // init runs
         CONTROL_STATE_STOPPED, // init is gone, target says how; hostd-instance exits right after
 } ControlState;
-typedef enum ControlTarget { CONTROL_TARGET_NONE, CONTROL_TARGET_HALT, CONTROL_TARGET_REBOOT, CONTROL_TARGET_CRASH } ControlTarget;
+typedef enum ControlTarget {
+        CONTROL_TARGET_NONE,
+        CONTROL_TARGET_HALT,
+        CONTROL_TARGET_REBOOT,
+        CONTROL_TARGET_CRASH,
+        CONTROL_TARGET_TERMINATED, // a halt that a signal to hostd-instance began: systemctl, or the host's shutdown
+} ControlTarget;
 typedef struct ControlMessage {
         uint32_t version, type, state, target;
         int32_t init_pid, guest_pid;

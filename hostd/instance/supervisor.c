@@ -35,7 +35,7 @@
 #define GUEST_STABLE (30 * USEC_PER_SEC)
 #define LINGER (1 * USEC_PER_SEC) // for a hostd that has not connected yet
 
-static const char *const target_names[] = {"none", "halt", "reboot", "crash"};
+static const char *const target_names[] = {"none", "halt", "reboot", "crash", "terminated"};
 
 static void supervisor_done(Supervisor *s) {
         int *fds[] = {&s->run_fd, &s->listen_fd, &s->signal_fd, &s->init_pidfd, &s->plug_fd, &s->binary, &s->guest_channel};
@@ -68,6 +68,23 @@ static int raise_open_files(const InstanceSpec *spec, Error *err) {
         return 0;
 }
 
+// A person who types "systemctl start" must learn what to type instead.
+static int not_prepared(const char *run_dir, const char *what, Error *err) {
+        const char *name = strrchr(run_dir, '/') ?: run_dir;
+
+        return error_set(err, ERR_UNAVAILABLE, "%s %s: limits, network and disk of an instance are made by hostd before it runs, so it is started by \"hostctl start %s\"",
+                         what, run_dir, name + (*name == '/'));
+}
+
+// What hostd has prepared is good for one start. Another one would come without a network, or into what hostd is removing.
+static int take_spec(Supervisor *s, const char *run_dir, Error *err) {
+        _cleanup_close_ int fd = openat(s->run_fd, "started", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+        if (fd >= 0)
+                return 0;
+        return errno == EEXIST ? not_prepared(run_dir, "there was a start already with", err) : error_set_errno(err, errno, "marking the start");
+}
+
 // The run directory is named by hostd, and all else hangs on it: it must be root's alone.
 static int open_run_dir(Supervisor *s, const char *run_dir, Error *err) {
         struct stat given, named;
@@ -75,6 +92,8 @@ static int open_run_dir(Supervisor *s, const char *run_dir, Error *err) {
         int r;
 
         s->run_fd = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (s->run_fd < 0 && errno == ENOENT)
+                return not_prepared(run_dir, "there is no", err);
         if (s->run_fd < 0 || fstat(s->run_fd, &given) < 0)
                 return error_set_errno(err, errno, "opening %s", run_dir);
         if (given.st_uid != 0 || (given.st_mode & 0077))
@@ -86,6 +105,9 @@ static int open_run_dir(Supervisor *s, const char *run_dir, Error *err) {
                 return r;
         if (stat(s->spec.run_dir, &named) < 0 || named.st_dev != given.st_dev || named.st_ino != given.st_ino)
                 return error_set_field(err, "run_dir", "the spec names another directory than %s", run_dir);
+        r = take_spec(s, run_dir, err);
+        if (r < 0)
+                return r;
         if (s->spec.apparmor_profile && access("/sys/kernel/security/apparmor", F_OK) < 0)
                 return error_set(err, ERR_DEGRADED, "AppArmor profile %s is asked for, but this kernel has no AppArmor",
                                  s->spec.apparmor_profile);
@@ -260,6 +282,7 @@ static void watch_start(Supervisor *s) {
         }
         s->state = CONTROL_STATE_RUNNING;
         control_send_state(s, NULL);
+        control_notify("STATUS=Runs, init is process %d", (int) pid);
         log_event(LOG_INFO, LOG_ID_INSTANCE_STARTED, s->spec.name, "init runs as process %d", (int) pid);
         guest_start(s);
 }
@@ -269,6 +292,24 @@ void supervisor_request_stop(Supervisor *s) {
                 return;
         s->stopping = true;
         s->next_halt = 0;
+        control_notify("STOPPING=1\nSTATUS=The guest is asked to shut down");
+}
+
+// By SIGTERM: systemctl, or the shutdown of the host, when hostd is gone already.
+static void terminate(Supervisor *s) {
+        if (s->stopping)
+                return;
+        s->terminated = true;
+        if (s->spec.stop_seconds > 0)
+                s->kill_at = clock_monotonic() + s->spec.stop_seconds * USEC_PER_SEC;
+        log_event(LOG_NOTICE, NULL, s->spec.name, "SIGTERM: the guest is asked to shut down");
+        supervisor_request_stop(s);
+}
+
+static void kill_late(Supervisor *s) {
+        s->kill_at = USEC_INFINITY;
+        log_event(LOG_WARNING, NULL, s->spec.name, "did not shut down within %u s and is killed", (unsigned) s->spec.stop_seconds);
+        (void) kill(s->monitor, SIGKILL); // takes init along
 }
 
 static void halt_again(Supervisor *s) {
@@ -299,7 +340,8 @@ static void monitor_ended(Supervisor *s, int status) {
                 (void) snprintf(sentence, sizeof(sentence), "the container did not start%s%s", text[0] ? ": " : "", text);
                 supervisor_failed(s, sentence);
         }
-        s->target = s->stopping            ? CONTROL_TARGET_HALT
+        s->target = s->terminated          ? CONTROL_TARGET_TERMINATED
+                    : s->stopping          ? CONTROL_TARGET_HALT
                     : code == MONITOR_HALT   ? CONTROL_TARGET_HALT
                     : code == MONITOR_REBOOT ? CONTROL_TARGET_REBOOT
                                              : CONTROL_TARGET_CRASH;
@@ -327,14 +369,14 @@ static void read_signals(Supervisor *s) {
 
         while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info)) {
                 if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
-                        supervisor_request_stop(s);
+                        terminate(s);
         }
         reap(s);
 }
 
 // Until the next clock. SIGCHLD may arrive after the last reap, but the descriptor remembers it.
 static usec_t next_timeout(const Supervisor *s) {
-        usec_t now = clock_monotonic(), next = MIN2(s->next_halt, s->guest_retry);
+        usec_t now = clock_monotonic(), next = MIN2(MIN2(s->next_halt, s->kill_at), s->guest_retry);
 
         if (s->state == CONTROL_STATE_STARTING && s->monitor > 0)
                 next = MIN2(next, now + (now - s->started < START_POLL_FOR ? START_POLL : START_POLL_SLOW));
@@ -366,6 +408,8 @@ static void loop(Supervisor *s) {
                         watch_start(s);
                 if (s->monitor > 0 && s->next_halt <= now)
                         halt_again(s);
+                if (s->monitor > 0 && s->kill_at <= now)
+                        kill_late(s);
                 if (s->monitor > 0 && s->state == CONTROL_STATE_RUNNING && s->guest_retry <= now)
                         guest_start(s);
         }
@@ -376,6 +420,8 @@ static int await_hostd(Supervisor *s, Error *err) {
         usec_t end = clock_monotonic() + 30 * USEC_PER_SEC;
 
         while (!control_has_client(s)) {
+                if (s->stopping)
+                        return error_set(err, ERR_CANCELLED, "it was stopped before it began");
                 if (clock_monotonic() >= end)
                         return error_set(err, ERR_TIMEOUT, "hostd did not connect within 30 s: without it there are no limits");
                 wait_once(s, 20 * USEC_PER_MSEC);
@@ -395,6 +441,9 @@ static int supervisor_start(Supervisor *s, const char *run_dir, Error *err) {
                 r = setup_signals(s, err);
         if (r == 0)
                 r = control_listen(s, err);
+        // Whatever fails from here on is told to hostd through that socket; before it, "systemctl start" is to fail.
+        if (r == 0)
+                control_notify("READY=1\nSTATUS=Starting");
         if (r == 0)
                 r = rootfs_private_mounts(err);
         if (r == 0)

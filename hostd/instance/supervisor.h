@@ -31,6 +31,8 @@ typedef struct Supervisor {
         ControlTarget target;
         usec_t started;
         bool stopping;     // somebody asked; whatever ends init now is a halt
+        bool terminated;   // by a signal, and hostd did not
+        usec_t kill_at;    // then: nobody else keeps that clock
         usec_t next_halt;  // when to ask init again
         usec_t next_blind; // when to try a signal that it may not know
         unsigned blind;
@@ -45,7 +47,7 @@ typedef struct Supervisor {
 
 #define SUPERVISOR_NULL                                                                                                  \
         ((Supervisor) {.run_fd = -EBADF, .listen_fd = -EBADF, .signal_fd = -EBADF, .init_pidfd = -EBADF, .plug_fd = -EBADF, .binary = -EBADF, \
-                       .guest_channel = -EBADF, .guest_retry = USEC_INFINITY, .next_halt = USEC_INFINITY})
+                       .guest_channel = -EBADF, .guest_retry = USEC_INFINITY, .next_halt = USEC_INFINITY, .kill_at = USEC_INFINITY})
 
 // Returns the exit status of the program.
 int supervisor_run(const char *run_dir);
@@ -62,6 +64,7 @@ void control_send_plug(Supervisor *s, Client *client);
 void control_send_error(Supervisor *s, Client *client);
 void control_console_ended(Supervisor *s, pid_t pid);
 bool control_has_client(const Supervisor *s);
+void control_notify(const char *format, ...) _printf_(1, 2); // what `systemctl status` shows; see sd_notify(3)
 
 // halt.c
 #define HALT_SIGNAL_SYSTEMD 37 // SIGRTMIN+3 as glibc counts it, independent of the C library

@@ -67,7 +67,7 @@ spec() { # NAME TEMPLATE [extra json]
  "root_dir": "$storage", "cgroup_prefix": "$prefix", "log_file": "$storage/console.log", ${3:-}
  "open_files": 16384, "read_only": ${read_only:-false}, "unified_cgroup": $unified}
 END
-        rm -f "$run/target" "$run/error"
+        rm -f "$run/target" "$run/error" "$run/started"
 }
 launch() { nsenter --net="/run/netns/$netns" "$build/hostd-instance" "$run" 2>"$run/stderr" & supervisor=$!; supervisors="$supervisors $supervisor"; }
 running() { "$client" "$run" running "${1:-20}" >"$run/client"; }
@@ -162,7 +162,24 @@ end() { # WHAT TARGET COMMAND...: inside, as root
 end "poweroff from inside" halt eval 'in_it poweroff -f'
 end "reboot from inside" reboot eval 'in_it reboot -f'
 end "death of init" crash eval 'kill -9 "$init"'
-end "SIGTERM to the supervisor" halt eval 'kill -TERM $supervisor'
+end "SIGTERM to the supervisor" terminated eval 'kill -TERM $supervisor'
+
+# --- a spec is good for one start
+launch; wait "$supervisor"; status=$?
+check "a second start with the same run directory is refused" sh -c "[ $status != 0 ] && grep -q 'started by .hostctl start' '$run/stderr'"
+said=$("$build/hostd-instance" "$top/absent/by-name/some" 2>&1); status=$?
+check "a start that nobody prepared is refused" sh -c "[ $status != 0 ] && echo '$said' | grep -q 'started by .hostctl start some'"
+
+# --- SIGTERM and a guest that does not listen
+cp -a "$top/bb" "$top/deaf-root"; rm "$top/deaf-root/sbin/init"
+printf '#!/bin/sh\ntrap "" USR2 PWR\nwhile :; do sleep 1; done\n' >"$top/deaf-root/sbin/init"; chmod 0755 "$top/deaf-root/sbin/init"
+instance_new deaf; spec deaf "$top/deaf-root" '"stop_seconds": 2,'; launch; running
+timeout 20 "$client" "$run" watch 20 >"$run/watch" & watcher=$!
+t0=$(date +%s%N); kill -TERM "$supervisor"; wait $watcher; gone; t1=$(date +%s%N)
+check "a guest that does not shut down is killed after stop_seconds ($(((t1 - t0) / 1000000)) ms)" test $(((t1 - t0) / 1000000)) -ge 1900 -a $(((t1 - t0) / 1000000)) -lt 6000
+check "that is said, and reported as terminated" sh -c "grep -q 'did not shut down within 2 s' '$run/stderr' && grep -q 'STATE stopped target=terminated' '$run/watch'"
+check "and nothing of it is left" test -z "$(cgroup_procs)"
+instance_new small
 
 # --- kill -9 of the supervisor
 spec small "$top/bb"; launch; running; init=$(init_pid); monitor=$(pgrep -P "$supervisor" | head -n 1)

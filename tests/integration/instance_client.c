@@ -52,7 +52,7 @@ static int hear(ControlMessage *message, int *ret_fd, usec_t end) {
 
 static void print_message(const ControlMessage *m, int fd) {
         static const char *const states[] = {"starting", "running", "stopped"};
-        static const char *const targets[] = {"none", "halt", "reboot", "crash"};
+        static const char *const targets[] = {"none", "halt", "reboot", "crash", "terminated"};
 
         if (m->type == CONTROL_STATE)
                 printf("STATE %s target=%s init=%d\n", states[m->state], targets[m->target], m->init_pid);

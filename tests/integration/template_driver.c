@@ -4,7 +4,6 @@
 //   template_driver STATE RUN list | show T | mount T | unmount T | delete T | prune | verify DIGEST
 #include <poll.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "base/io.h"
 #include "base/strv.h"
@@ -14,7 +13,7 @@
 static int drive_turn(TemplateJob *job, Error *err) {
         struct pollfd p[] = {{.fd = job->pidfd, .events = POLLIN}, {.fd = job->out_fd, .events = POLLIN}};
         char digest[DIGEST_TEXT_MAX];
-        int k, status;
+        int k;
 
         if (poll(p, 2, 100) < 0)
                 return 1;
@@ -23,9 +22,7 @@ static int drive_turn(TemplateJob *job, Error *err) {
         (void) fflush(stdout);
         if (!p[0].revents)
                 return 1;
-        if (waitpid(job->pid, &status, 0) < 0)
-                return error_set_errno(err, errno, "waitpid");
-        k = template_build_finish(job, status, digest, err);
+        k = template_build_finish(job, digest, err);
         if (k == 0)
                 printf("digest %s\n", digest);
         return k;
@@ -49,7 +46,7 @@ static int drive_jobs(TemplateRegistry *r, const TemplateBuildSpec *specs, size_
         for (size_t i = 0; i < n; i++) {
                 if (jobs[i] && jobs[i]->pid > 0) {
                         template_job_kill(jobs[i]);
-                        (void) waitpid(jobs[i]->pid, NULL, 0);
+                        (void) template_job_reap(jobs[i]);
                         jobs[i]->pid = 0;
                 }
                 if (jobs[i])
@@ -70,6 +67,7 @@ static int drive_build(TemplateRegistry *r, char **argv, int argc, Error *err) {
         spec.uid = (uid_t) strtoul(argv[2], NULL, 10);
         spec.gid = (gid_t) strtoul(argv[3], NULL, 10);
         spec.suite = argc > 5 ? argv[5] : NULL;
+        spec.socket = getenv("TEMPLATE_SOCKET"); // instead of PROGRAM, UID and GID: as under systemd
         if (!build)
                 spec.name = argv[4];
         else if (io_read_file(AT_FDCWD, argv[4], 1 << 18, &text, NULL) < 0)

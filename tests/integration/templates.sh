@@ -217,6 +217,35 @@ check "death of hostd ends every process of the job" test -z "$(alive)"
 drive list >/dev/null
 clean "the next hostd removes what the dead one left"
 
+# --- as a unit: a connection starts it, a keeper maps the ids, nothing is set-uid ----------------------------------------
+if command -v systemd-socket-activate >/dev/null; then
+        systemd-socket-activate --seqpacket --accept --inetd -l "$work/build.sock" setpriv --reuid="$uid" --regid="$gid" --clear-groups \
+                --bounding-set=-all,+setuid,+setgid --inh-caps=-all,+setuid,+setgid --ambient-caps=-all,+setuid,+setgid --no-new-privs \
+                "$work/hostd-build" served 2>>"$work/log" &
+        activator=$!
+        for i in $(seq 50); do [ -S "$work/build.sock" ] && break; sleep 0.1; done
+        served() { TEMPLATE_SOCKET=$work/build.sock import "$@"; }
+        out=$(served box <"$work/box.tar")
+        [ "$(sed -n 's/^digest //p' <<<"$out")" = "$(sha256sum "$work"/state/templates/*.erofs | awk '{ print $1 }' | grep -x "$(sed -n 's/^digest //p' <<<"$out")")" ] && grep -q '^digest ' <<<"$out" && ok "a served job makes the same image" || bad "a served job: $out $(tail -n 3 "$work/log")"
+        mk dotdot | served bad-served | grep -q "in its path" && ok "and refuses what it should" || bad "a served job refuses"
+        served "Bad Name" <"$work/box.tar" | grep -q name && ok "and a bad name" || bad "a served job with a bad name"
+        { cat "$work/box.tar" | head -c 65536; sleep 30; } | served slow >/dev/null 2>&1 &
+        for i in $(seq 50); do [ "$(pgrep -u "$uid" -fc 'hostd-build served')" -ge 3 ] && break; sleep 0.1; done
+        statuses=$(for p in $(pgrep -fx "$work/hostd-build served"); do echo "$(sed -n 's/^\(CapEff\|CapBnd\|NoNewPrivs\|Seccomp\):\t/\1=/p' "/proc/$p/status" | xargs) uid=$(awk '/^Uid/ {print $2}' "/proc/$p/status")"; done)
+        check "the keeper has the two capabilities and no_new_privs" grep -q "CapEff=00000000000000c0 CapBnd=00000000000000c0 NoNewPrivs=1 Seccomp=0 uid=$uid" <<<"$statuses"
+        check "the job has none" grep -q "CapEff=0000000000000000 CapBnd=00000000000000c0 NoNewPrivs=1 Seccomp=0 uid=$uid" <<<"$statuses"
+        check "the jail has a syscall filter" grep -q "NoNewPrivs=1 Seccomp=2" <<<"$statuses"
+        refute "nobody of it can have more" grep -v "NoNewPrivs=1" <<<"$statuses"
+        kill -9 "$(pgrep -f "template_driver $work/state .* slow" | head -1)" 2>/dev/null
+        for i in $(seq 30); do [ -z "$(alive)" ] && break; sleep 0.1; done
+        check "the end of the connection ends every process of the job" test -z "$(alive)"
+        drive list >/dev/null
+        kill $activator
+        clean "served jobs leave nothing"
+else
+        skip "systemd-socket-activate is not installed: hostd-build served is not tried"
+fi
+
 # --- packages -----------------------------------------------------------------------------------------------------------
 begin=$(date +%s)
 out=$(build_recipe "$top/templates/debian.conf")

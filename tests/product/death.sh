@@ -127,6 +127,14 @@ if g=$(guest); then
 else
         fail "hostd-guest" "it was not found in the instance"
 fi
+kill -TERM "$(supervisor pt-keep)"
+check "a SIGTERM to hostd-instance stops the guest" wait_for 20 is_state pt-keep stopped
+check "its processes are gone" wait_for 5 process_gone "$init"
+check "hostd tells that it was not asked" sh -c "hostctl events pt-keep | grep -q instance-terminated"
+sleep 2
+check "and takes it for the operator's wish" is_state pt-keep stopped
+hostctl start pt-keep >/dev/null
+init=$(instance_pid pt-keep)
 s=$(supervisor pt-keep)
 hostd_kill
 kill -9 "$s"

@@ -127,10 +127,21 @@ static void test_carve_bad(void **state) {
         assert_int_equal(carve_plan(&server, NULL, 0, 1001, &plan, NULL), -EINVAL);
 }
 
+static void test_guard(void **state) {
+        Capacity odd = server;
+
+        assert_true(admission_guard(&server) == 60 * GIB + 800 * MIB);
+        odd.memory_reserve_bytes = 0; // the administrator's wish
+        assert_true(admission_guard(&odd) == odd.memory_bytes);
+        odd.memory_reserve_bytes = 100 * GIB; // more than there is: nothing is admitted, and the limit is still no nonsense
+        assert_true(admission_guard(&odd) == odd.memory_bytes / 2);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_check), cmocka_unit_test(test_check_other_use), cmocka_unit_test(test_check_extremes),
                 cmocka_unit_test(test_carve), cmocka_unit_test(test_carve_bad),
+                cmocka_unit_test(test_guard),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -227,11 +227,43 @@ static void test_partition(void **state) {
         assert_int_equal(whole, 9 << 8 | 2);
 }
 
+static void test_guard(void **state) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        CgroupHost *host = NULL;
+        uint64_t memory = 0;
+        char path[256];
+
+        assert_int_equal(cgroup_host_new(root, &host, &err), 0);
+        // The slice is systemd's: only read, "max" and a number.
+        put("hostd.slice/memory.max", "max\n");
+        assert_int_equal(cgroup_host_guard_read(host, true, &memory), 0);
+        assert_true(memory == UINT64_MAX);
+        put("hostd.slice/memory.max", "1073741824\n");
+        assert_int_equal(cgroup_host_guard_read(host, true, &memory), 0);
+        assert_true(memory == 1024 * MIB);
+        // Our own group: absent, then made and written.
+        assert_int_equal(cgroup_host_guard_read(host, false, &memory), -ENOENT);
+        (void) snprintf(path, sizeof(path), "%s/hostd", root);
+        assert_int_equal(io_mkdir_p(AT_FDCWD, path, 0755), 0);
+        put("hostd/memory.max", "");
+        put("hostd/pids.max", "");
+        assert_int_equal(cgroup_host_guard(host, 3000 * MIB, &err), 0);
+        expect("hostd/memory.max", "3145728000");
+        _cleanup_free_ char *pids = NULL;
+        (void) snprintf(path, sizeof(path), "%s/hostd/pids.max", root);
+        assert_int_equal(io_read_file(AT_FDCWD, path, 64, &pids, NULL), 0);
+        assert_true(strtoull(pids, NULL, 10) > 1000);
+        assert_int_equal(cgroup_host_guard_read(host, false, &memory), 0);
+        assert_true(memory == 3000 * MIB);
+        (void) cgroup_host_free(host);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_write, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_refuse, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_guard, set_up, tear_down),
                 cmocka_unit_test(test_split),
                 cmocka_unit_test_setup_teardown(test_partition, set_up, tear_down),
         };
