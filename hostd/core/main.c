@@ -2,6 +2,7 @@
 // hostd: the daemon. This file reads the command line and nothing else.
 #include <fcntl.h>
 #include <getopt.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -148,5 +149,7 @@ int main(int argc, char **argv) {
         }
         if (options.enable_quotas)
                 return enable_quotas(&options);
+        // Whoever reads a pipe of ours may die at any time, a child or the reader of our messages: that is an error of the write.
+        (void) signal(SIGPIPE, SIG_IGN);
         return options.remove_network ? remove_network(&options) : run(&options);
 }

@@ -22,6 +22,10 @@ hostctl policy set pt-net "allow 198.51.100.0/24 tcp 80" >/dev/null
 hostctl set pt-keep policies=pt-net >/dev/null
 ex pt-keep -- sh -c 'echo kept >/home/agent/kept'
 
+# --- what is no reason to die
+kill -PIPE "$(hostd_pid)"
+check "a pipe that nobody reads any more does not end hostd" hostd_answers
+
 # --- one death, looked at closely
 init=$(instance_pid pt-keep)
 before=$(fence pt-keep)
