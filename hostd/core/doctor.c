@@ -79,10 +79,14 @@ static void probe_state_dir(Manager *m, Finding *f) {
                 FOUND(f, PROTECTION_ENFORCED, "", "%s is 0700 and root's", m->paths.state);
 }
 
-static void probe_disk(Manager *m, Finding *f) {
-        // What was too full to be tried when hostd started may have room by now.
+// What was too full to be tried when hostd started may have room by now.
+static void try_disk_again(Manager *m) {
         if (!m->disk.bytes)
                 (void) disk_host_probe(m->state_fd, &m->disk, NULL);
+}
+
+static void probe_disk(Manager *m, Finding *f) {
+        try_disk_again(m);
         if (m->disk.bytes)
                 FOUND(f, PROTECTION_ENFORCED, "", "disk limits are kept by the file system");
         else
@@ -267,6 +271,7 @@ int doctor_check_limits(Manager *m, const InstanceConfig *config, Error *err) {
 
         if (r < 0)
                 return r;
+        try_disk_again(m);
         for (LimitId id = 0; id < _LIMIT_MAX; id++) {
                 const LimitRow *row = limit_row(id);
                 const char *reason = NULL;
