@@ -56,9 +56,7 @@ if [ -z "$others" ]; then
         check "stop --all" hostctl stop --all
         check_is "all are stopped" 3 count_state stopped pt-a pt-b pt-c
 else
-        # Whatever else runs on this host stays as it is.
-        check "pause --all" hostctl pause --all
-        check "resume --all" hostctl resume --all
+        skip "--all" "whatever else is on this host stays as it is: $(tr '\n' ' ' <<<"$others")"
 fi
 check "delete three" hostctl delete --force pt-a pt-b pt-c
 
