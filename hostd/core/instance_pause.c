@@ -98,7 +98,7 @@ int instance_pause(Instance *instance, bool paused, InstanceDone done, void *use
         int r;
 
         if (instance->state != INSTANCE_RUNNING || !instance->box)
-                return error_set(err, ERR_BUSY, "%s is %s: only a running instance can be paused", instance->record.name,
+                return error_set(err, ERR_BUSY, "%s is %s: only a running instance can be paused and resumed", instance->record.name,
                                  instance_state_to_string(instance->state));
         if (instance->pausing && instance->pausing->paused != paused)
                 instance_pause_forget(instance, paused ? "it was paused meanwhile" : "it was resumed meanwhile");

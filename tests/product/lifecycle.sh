@@ -36,7 +36,7 @@ check "stop" hostctl stop pt-a
 check "stop again is no error" hostctl stop pt-a
 check_is "stopped" stopped state pt-a
 check_status "pause when stopped" 7 pt-a hostctl pause pt-a
-check_status "resume when stopped" 7 pt-a hostctl resume pt-a
+check_status "resume when stopped" 7 'pt-a is stopped.*resumed' hostctl resume pt-a
 check "delete" hostctl delete pt-a
 check "it is gone" absent pt-a
 check_status "start of what is not there" 3 pt-a hostctl start pt-a
