@@ -114,6 +114,7 @@ guest_resume() { # DIR
         guest_disks "qcow2:$1/root.qcow2" "qcow2:$1/data.qcow2" && guest_qemu -incoming "exec:cat '$1/memory'" &&
                 timeout 120 python3 "$top/tests/system/qmp.py" "$guest_dir/qmp" resume && guest_wait 60 &&
                 head -c 64 /dev/urandom | limited 60 guest_ssh "date -s @$(date +%s) >/dev/null; cat >/dev/urandom
+                        command -v python3 >/dev/null || exit 0 # a stock guest makes do with what was mixed in
                         python3 -c 'import fcntl; fcntl.ioctl(open(\"/dev/urandom\", \"wb\"), 0x5207)'" # RNDRESEEDCRNG
 }
 

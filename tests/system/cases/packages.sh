@@ -130,7 +130,7 @@ case ${1:-1} in
         apt-get -q -y remove hostd hostctl hostd-guest hostd-templates
         nothing_runs
         data_is_there
-        journalctl -b -u 'hostd-instance@a' -o cat | grep -q 'init is gone (halt)'
+        journalctl -b -u 'hostd-instance@a' -o cat | grep -qE 'init is gone \((halt|terminated)\)'
 
         note "installed again, what ran runs"
         install_hostd /root/packages/next/*.deb
