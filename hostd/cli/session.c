@@ -264,7 +264,7 @@ static void session_end_pty_input(Session *s) {
         bool told = !s->options.tty || s->options.console || s->master < 0 || terminal_end_input(s->master);
 
         if (s->options.console)
-                s->leave_at = clock_monotonic() + SESSION_DRAIN_MSEC * USEC_PER_MSEC;
+                s->leave_at = clock_monotonic() + SESSION_LEAVE_MSEC * USEC_PER_MSEC;
         s->end_input_at = told ? 0 : clock_monotonic() + SESSION_END_USEC;
 }
 

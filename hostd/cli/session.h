@@ -9,6 +9,7 @@
 #define SESSION_EXIT_TIMEOUT 124  // as timeout(1)
 #define SESSION_RECONNECT_SEC 30  // how long a restart of hostd may take
 #define SESSION_DRAIN_MSEC 250    // for the rest of a pty's output after the command's end
+#define SESSION_LEAVE_MSEC 1000   // for what a console still has to say to somebody without input
 
 typedef struct SessionOptions {
         bool tty;

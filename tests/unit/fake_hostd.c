@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -351,8 +352,10 @@ void fake_hostd_start(void) {
 
         assert_int_equal(pipe2(p, O_CLOEXEC), 0);
         server_pid = fork();
-        if (server_pid == 0)
+        if (server_pid == 0) {
+                (void) prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that was killed leaves nothing
                 server_main(p[1]);
+        }
         close(p[1]);
         assert_int_equal(read(p[0], &c, 1), 1);
         close(p[0]);
