@@ -233,8 +233,10 @@ static void purge_done(void *userdata, int r, json_t *result, Error *err) {
                 manager_warn(m, "purge", "host", "%s: %s", purge->trash, error_message(err, r));
         else if (store_slot_release(m->store, purge->slot, &store_err) < 0)
                 manager_warn(m, "store", "host", "%s", error_message(&store_err, -EIO));
-        else
+        else {
                 manager_unwarn(m, "purge", "host");
+                instance_disk_purge_leftovers(m); // found while this one was under way
+        }
         free(purge);
 }
 
