@@ -49,7 +49,7 @@ tree_build() { # DIR
 tree_unit() {
         local log status
         log=$(case_log unit).log
-        tree_chroot "$tree_dir" "cd build && make -k check" >"$log" 2>&1 </dev/null
+        tree_chroot "$tree_dir" "cd build && make -k check VERBOSE=1" >"$log" 2>&1 </dev/null
         status=$?
         awk '$1 == "#" { n[$2] += $3 } END { if ("PASS:" in n) printf "%d passed, %d failed, %d skipped\n", n["PASS:"], n["FAIL:"] + n["ERROR:"], n["SKIP:"] }' "$log" >>"$log"
         return $status

@@ -247,6 +247,7 @@ static void fake_events(Call *call) {
 static int child_console(Call *call) {
         char line[64];
 
+        signal(SIGHUP, SIG_IGN); // hostctl's end of the pty may be gone before its connection is
         printf("login: ");
         fflush(stdout);
         while (fgets(line, sizeof(line), stdin))
