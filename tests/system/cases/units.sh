@@ -104,7 +104,7 @@ restart_by_hand() {
 # What is kept for the host.
 shares() {
         local ram limit
-        ram=$(awk '/^MemTotal/ { print $2 * 1024 }' /proc/meminfo)
+        ram=$(($(awk '/^MemTotal/ { print $2 }' /proc/meminfo) * 1024))
         limit=$(cat /sys/fs/cgroup/hostd.slice/memory.max)
         [ "$limit" -lt "$ram" ]
         [ "$limit" -gt $((ram * 7 / 10)) ]
@@ -152,7 +152,7 @@ foreign_settings() {
 
 exposure() {
         local unit bound said
-        for unit in hostd.service=77 hostd-instance@a.service=72; do
+        for unit in hostd.service=66 hostd-instance@a.service=72; do
                 bound=${unit#*=} unit=${unit%=*}
                 said=$(systemd-analyze security --no-pager "$unit" | sed -n 's/.*Overall exposure level for .*: \([0-9]*\)\.\([0-9]\) .*/\1\2/p')
                 echo "$unit: exposure $said of 100, bound $bound"
