@@ -8,7 +8,7 @@ export LC_ALL=C PATH=/usr/sbin:/sbin:/usr/bin:/bin
 # Counters, entropy and the like, which move by themselves.
 moving='^(fs\.(aio-nr|dentry-state|inode|file-nr|quota)|kernel\.(random|ns_last_pid|pty\.nr|perf|sched|printk)|net\.netfilter\.nf_conntrack_(count|buckets)|net\.ipv[46]\..*(stat|neigh)|vm\.stat|user\.max_)'
 # Where the system writes as it goes on, and what package management leaves.
-noise='^/(var/log/(journal|apt|wtmp|btmp|lastlog|syslog|auth|kern|dpkg|alternatives|daemon|messages|user)|var/(lib/(apt|dpkg|systemd|dbus|private|ucf|polkit-1|logrotate|NetworkManager|dhcp)|cache/(apt|debconf|man|ldconfig|fontconfig|private)|tmp/systemd|backups|mail|spool)|run/(systemd|udev|log|user|dbus|lock|utmp|mount|blkid|initctl|screen|sshd|motd|chrony|credentials|xtables|dhclient|NetworkManager|sudo|tmpfiles)|etc/(ld\.so\.cache|\.pwd|(passwd|group|shadow|gshadow|subuid|subgid)-|mtab|adjtime|resolv\.conf|alternatives)|tmp/(systemd|\.))'
+noise='^/(var/log/(journal|apt|wtmp|btmp|lastlog|syslog|auth|kern|dpkg|alternatives|daemon|messages|user)|var/(lib/(apt|dpkg|systemd|dbus|private|ucf|polkit-1|logrotate|NetworkManager|dhcp)|cache/(apt|debconf|man|ldconfig|fontconfig|private)|tmp/(systemd|hostd-check-logs|hostd-system-logs)|backups|mail|spool)|run/(systemd|udev|log|user|dbus|lock|utmp|mount|blkid|initctl|screen|sshd|motd|chrony|credentials|xtables|dhclient|NetworkManager|sudo|tmpfiles)|etc/(ld\.so\.cache|\.pwd|(passwd|group|shadow|gshadow|subuid|subgid)-|mtab|adjtime|resolv\.conf|alternatives)|tmp/(systemd|\.))'
 
 # The host's own interfaces, whatever they are called; those that come and go with a test show up as interfaces.
 state() {
@@ -21,7 +21,7 @@ state() {
         losetup -n -O NAME,BACK-FILE 2>/dev/null | sed 's/^/loop /'
         find /sys/fs/cgroup -type d \( -name 'hostd*' -o -name 'lxc*' \) 2>/dev/null | sed 's/^/cgroup /'
         [ -r /sys/kernel/security/apparmor/profiles ] && sed 's/^/apparmor /' /sys/kernel/security/apparmor/profiles
-        for p in /proc/[0-9]*; do tr '\0' ' ' <"$p/cmdline" 2>/dev/null | grep -aE '(^|/)hostd' | sed 's/^/process /'; done
+        for p in /proc/[0-9]*; do { tr '\0' ' ' <"$p/cmdline"; } 2>/dev/null | grep -aE '(^|/)hostd' | sed 's/^/process /'; done
         if [ -d /run/systemd/system ]; then systemctl list-unit-files 'hostd*' --no-legend 2>/dev/null | sed 's/^/unit file /'; systemctl list-units --all 'hostd*' --no-legend --plain 2>/dev/null | sed 's/^/unit /'; fi
         find /tmp /root -maxdepth 1 -name '*hostd*' -printf 'file %y %m %u:%g %p\n' 2>/dev/null
         find /etc /usr/local /opt /srv /var /run /usr/lib/systemd /usr/lib/sysusers.d /usr/lib/tmpfiles.d -xdev -printf '%y %m %u:%g %p %l\n' 2>/dev/null | awk -v noise="$noise" '$4 !~ noise' | sed 's/^/file /'
