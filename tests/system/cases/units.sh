@@ -177,11 +177,48 @@ else: raise SystemExit("AF_ALG is there")'
         echo "inherited: what it should be"
 }
 
+# What hostd runs for itself works under what its units allow.
+own_helpers() {
+        hostctl exec a -- touch /var/tmp/changed
+        hostctl diff a >changes
+        grep -q /var/tmp/changed changes
+        hostctl set a description="by a commit of its own" >/dev/null
+        hostctl config log >history
+        [ -s history ]
+        echo "helpers: work"
+}
+
+# A build is a unit: limited, a keeper with two capabilities, a job without any, and gone afterwards or when its client goes.
+builds() {
+        local unit keeper job import
+        bash -ec '. tests/lib/tiny.sh; rm -rf /root/tiny; mkdir /root/tiny; tiny_root /root/tiny/r; tar -C /root/tiny/r -c . >/root/tiny/t.tar'
+        { head -c 65536 /root/tiny/t.tar; sleep 15; tail -c +65537 /root/tiny/t.tar; } | hostctl template import tiny-units - &
+        import=$!
+        until_true 20 sh -c 'systemctl list-units --plain --no-legend "hostd-build@*" | grep -q running'
+        unit=$(systemctl list-units --plain --no-legend 'hostd-build@*' | awk '{ print $1 }')
+        keeper=$(property "$unit" MainPID)
+        until_true 10 pgrep -P "$keeper"
+        job=$(pgrep -P "$keeper")
+        [ "$(property "$unit" MemoryMax)" = $((2 << 30)) ]
+        [ "$(sed -n 's/^CapEff:\t//p' "/proc/$keeper/status")" = 00000000000000c0 ]
+        until_true 10 grep -q '^CapEff:.0000000000000000$' "/proc/$job/status"
+        grep -q '^NoNewPrivs:.1$' "/proc/$job/status"
+        [ "$(stat -c %U "/proc/$job")" = hostd-build ]
+        wait $import
+        hostctl template delete tiny-units
+        { head -c 65536 /root/tiny/t.tar; sleep 10; } | timeout 5 hostctl template import tiny-units - || true
+        until_true 20 sh -c '[ -z "$(systemctl list-units --all --plain --no-legend "hostd-build@*")$(pgrep -u hostd-build)" ]'
+        rm -r /root/tiny
+        echo "builds: are units"
+}
+
 hostctl launch agent a -s memory=512MiB -s pids=512 -s disk=300MiB
 until_true 120 hostctl exec a -- test -S /run/dbus/system_bus_socket
 show
 exposure
 inherited
+own_helpers
+builds
 start_by_hand
 stop_by_hand
 kill_by_hand
