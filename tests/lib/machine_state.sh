@@ -21,7 +21,7 @@ state() {
         losetup -n -O NAME,BACK-FILE 2>/dev/null | sed 's/^/loop /'
         find /sys/fs/cgroup -type d \( -name 'hostd*' -o -name 'lxc*' \) 2>/dev/null | sed 's/^/cgroup /'
         [ -r /sys/kernel/security/apparmor/profiles ] && sed 's/^/apparmor /' /sys/kernel/security/apparmor/profiles
-        for p in /proc/[0-9]*; do { tr '\0' ' ' <"$p/cmdline"; } 2>/dev/null | grep -aE '(^|/)hostd' | sed 's/^/process /'; done
+        for p in /proc/[0-9]*; do { tr '\0' ' ' <"$p/cmdline"; } 2>/dev/null | grep -aE '(^|/)hostd' | grep -avF machine_state.sh | sed 's/^/process /'; done
         if [ -d /run/systemd/system ]; then systemctl list-unit-files 'hostd*' --no-legend 2>/dev/null | sed 's/^/unit file /'; systemctl list-units --all 'hostd*' --no-legend --plain 2>/dev/null | sed 's/^/unit /'; fi
         find /tmp /root -maxdepth 1 -name '*hostd*' -printf 'file %y %m %u:%g %p\n' 2>/dev/null
         find /etc /usr/local /opt /srv /var /run /usr/lib/systemd /usr/lib/sysusers.d /usr/lib/tmpfiles.d -xdev -printf '%y %m %u:%g %p %l\n' 2>/dev/null | awk -v noise="$noise" '$4 !~ noise' | sed 's/^/file /'
