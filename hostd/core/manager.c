@@ -423,6 +423,7 @@ Manager *manager_free(Manager *m) {
         sd_event_source_disable_unref(m->replan);
         sd_event_source_disable_unref(m->look_again);
         sd_event_source_disable_unref(m->warm);
+        sd_event_source_disable_unref(m->trim);
         (void) close_fd(m->warm_released);
         (void) template_registry_free(m->templates);
         (void) network_free(m->network);

@@ -42,7 +42,7 @@ typedef struct Manager {
         struct CommandManager *commands;
         EventBus *bus;
         InstanceList instances;
-        sd_event_source *watch_network, *watch_audit, *tick, *retry_network, *replan, *look_again, *warm;
+        sd_event_source *watch_network, *watch_audit, *tick, *retry_network, *replan, *look_again, *warm, *trim;
         usec_t warm_until; // see warm.h
         unsigned warm_holds;
         int warm_released;

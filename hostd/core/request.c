@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "core/handle.h"
+#include "core/trim.h"
 
 static void request_free(Request *request) {
         if (request->recorded)
@@ -114,6 +115,7 @@ static void request_finish(Request *request) {
                 else
                         call_reply(request->call, TAKE_PTR(request->reply));
         }
+        trim_soon(request->manager);
         request_free(request);
 }
 
