@@ -333,8 +333,9 @@ int unpack_tar(int fd, int root, const UnpackLimits *limits, UnpackProgress prog
         (void) archive_read_support_filter_xz(u.archive);
         (void) archive_read_support_filter_zstd(u.archive);
         (void) archive_read_support_format_tar(u.archive);
+        // A compressed one that was cut within the first block fails here, too.
         if (archive_read_open_fd(u.archive, fd, 65536) != ARCHIVE_OK)
-                return error_set(err, ERR_INVALID, "this is no tar archive (plain, gzip, xz or zstd): %s",
+                return error_set(err, ERR_INVALID, "this is no tar archive (plain, gzip, xz or zstd), or a damaged one: %s",
                                  archive_error_string(u.archive) ?: "?");
         while ((r = archive_read_next_header(u.archive, &entry)) == ARCHIVE_OK || r == ARCHIVE_WARN) {
                 r = unpack_entry(&u, entry, err);
