@@ -2,13 +2,18 @@
 // Method: the table.
 #include "api/method.h"
 
+static const char *const choices_list[] = {"table", "json", "csv", NULL};
+static const char *const choices_object[] = {"table", "json", NULL};
+static const char *const choices_preset[] = {"small", "medium", "large", NULL};
+static const char *const choices_protocol[] = {"tcp", "udp", "icmp", NULL};
+
 #define NAME_PARAM {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "the instance"}
 #define NAMES_PARAM \
         {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_MANY, VALID_NAME, .meta = "NAME", .doc = "the instance"}
 #define FORMAT_PARAMS \
-        {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table, json or csv"}, \
+        {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table, json or csv", .choices = choices_list}, \
         {"columns", 'c', PARAM_STRING, PARAM_LOCAL, VALID_TEXT, .meta = "LIST", .doc = "columns to show, separated by commas"}
-#define FORMAT_PARAM {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table or json"}
+#define FORMAT_PARAM {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table or json", .choices = choices_object}
 #define SETTINGS_PARAM \
         {"settings", 's', PARAM_PAIRS, 0, VALID_LABEL_VALUE, .meta = "KEY=VALUE", .doc = "a setting of hostd-instance.conf(5); may be repeated"}
 #define COMMAND_PARAMS \
@@ -27,8 +32,8 @@ static const Param params_names[] = {NAMES_PARAM, END};
 
 static const Param params_create[] = {
         {"template", 0, PARAM_STRING, PARAM_POSITIONAL | PARAM_REQUIRED, VALID_TEMPLATE, .meta = "TEMPLATE", .doc = "template name or digest"},
-        NAMES_PARAM,
-        {"preset", 'p', PARAM_STRING, 0, VALID_NAME, .meta = "PRESET", .doc = "small, medium or large"},
+        {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_MANY | PARAM_NEW, VALID_NAME, .meta = "NAME", .doc = "the instance"},
+        {"preset", 'p', PARAM_STRING, 0, VALID_NAME, .meta = "PRESET", .doc = "small, medium or large", .choices = choices_preset},
         {"description", 'd', PARAM_STRING, 0, VALID_TEXT, .meta = "TEXT", .doc = "what the instance is for"},
         SETTINGS_PARAM,
         {"labels", 'l', PARAM_PAIRS, 0, VALID_LABEL_VALUE, .meta = "KEY=VALUE", .doc = "a label; may be repeated"},
@@ -81,7 +86,7 @@ static const Param params_log[] = {
 };
 static const Param params_diff[] = {
         NAME_PARAM,
-        {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table (one line each) or json"},
+        {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table (one line each) or json", .choices = choices_object},
         END,
 };
 static const Param params_exec[] = {
@@ -125,7 +130,7 @@ static const Param params_template_build[] = {
         END,
 };
 static const Param params_template_import[] = {
-        {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "name of the new template"},
+        {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_NEW, VALID_NAME, .meta = "NAME", .doc = "name of the new template"},
         {"path", 0, PARAM_STRING, PARAM_LOCAL | PARAM_POSITIONAL | PARAM_REQUIRED, VALID_TEXT, .meta = "PATH", .doc = "tarball or directory, or - for standard input"},
         END,
 };
@@ -178,7 +183,7 @@ static const Param params_policy_check[] = {
         NAME_PARAM,
         {"address", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_CIDR, .meta = "ADDRESS", .doc = "destination"},
         {"port", 'p', PARAM_INT, 0, .min = 1, .max = 65535, .meta = "PORT", .doc = "destination port"},
-        {"protocol", 0, PARAM_STRING, 0, VALID_NAME, .meta = "PROTOCOL", .doc = "tcp (default), udp or icmp"},
+        {"protocol", 0, PARAM_STRING, 0, VALID_NAME, .meta = "PROTOCOL", .doc = "tcp (default), udp or icmp", .choices = choices_protocol},
         FORMAT_PARAM,
         END,
 };

@@ -82,6 +82,7 @@ typedef enum ParamFlags {
         PARAM_REST = 1 << 2,       // CLI: takes all remaining words (STRINGS, PAIRS)
         PARAM_MANY = 1 << 3,       // CLI: the positional `name` may be given several times: hostctl makes one call each
         PARAM_LOCAL = 1 << 4,      // hostctl's own option, never sent
+        PARAM_NEW = 1 << 5,        // names what is not there yet
 } ParamFlags;
 
 typedef struct Param {
@@ -93,6 +94,7 @@ typedef struct Param {
         int64_t min, max; // of integers; both 0: 0..INT64_MAX
         const char *meta; // "NAME", "SIZE" in the usage line
         const char *doc;
+        const char *const *choices; // of a string: all there are, ends with NULL; NULL: whatever is valid
 } Param;
 
 typedef enum MethodFlags {
@@ -127,6 +129,8 @@ const Method *method_get(MethodId id);
 MethodId method_from_name(const char *name); // _METHOD_INVALID if unknown
 // Types, bounds, validators, unknown and missing keys. On success the object holds just what the row allows.
 int method_check(const Method *method, const json_t *parameters, Error *err);
+// Whether it is one of the row's choices, if that has any; the error lists them.
+int param_check_choice(const Param *param, const char *text, Error *err);
 const char *method_access_name(Access access); // as access_to_string(), for programs without the server
 // The interfaces of the table for org.varlink.service, for server_set_description().
 const ServerDescription *method_description(void);

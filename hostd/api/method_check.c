@@ -30,8 +30,22 @@ static int check_text(const Param *p, const char *field, const json_t *value, Er
         return valid_check(p->valid, field, json_string_value(value), err);
 }
 
+int param_check_choice(const Param *param, const char *text, Error *err) {
+        char list[128] = "";
+
+        for (const char *const *c = param->choices; c && *c; c++) {
+                size_t n = strlen(list);
+                if (strcmp(*c, text) == 0)
+                        return 0;
+                snprintf(list + n, sizeof(list) - n, "%s%s", n == 0 ? "" : c[1] ? ", " : " and ", *c);
+        }
+        return param->choices ? error_set_field(err, param->name, "%s \"%s\" is not one of %s", param->name, text, list) : 0;
+}
+
 static int check_string(const Param *p, const json_t *value, Error *err) {
-        return check_text(p, p->name, value, err);
+        int r = check_text(p, p->name, value, err);
+
+        return r < 0 ? r : param_check_choice(p, json_string_value(value), err);
 }
 
 static int check_size(const Param *p, size_t n, Error *err) {

@@ -13,14 +13,13 @@ int output_format_parse(const Method *method, const json_t *local, OutputFormat 
         const char *text = json_string_value(json_object_get(local, "format"));
 
         *ret = OUTPUT_TABLE;
-        if (!text)
-                return 0;
-        for (int i = 0; i < (method->list ? _OUTPUT_FORMAT_MAX : OUTPUT_CSV); i++)
-                if (strcmp(text, format_names[i]) == 0) {
+        for (const Param *p = method->params; text && p->name; p++)
+                if (strcmp(p->name, "format") == 0 && param_check_choice(p, text, err) < 0)
+                        return -EINVAL;
+        for (int i = 0; text && i < _OUTPUT_FORMAT_MAX; i++)
+                if (strcmp(text, format_names[i]) == 0)
                         *ret = i;
-                        return 0;
-                }
-        return error_set_field(err, "format", "format \"%s\" is not one of %s", text, method->list ? "table, json and csv" : "table and json");
+        return 0;
 }
 
 static const Column *column_find(const Column *columns, const char *path) {

@@ -180,10 +180,6 @@ void handle_policy_check(Request *request) {
                         request_failf(request, ERR_BUSY, "%s has no configuration", instance->record.name);
                 return;
         }
-        if (probe.protocol < 0) {
-                request_failf(request, ERR_INVALID, "protocol \"%s\" is not tcp, udp or icmp", protocol);
-                return;
-        }
         policies = calloc(strv_length(instance->config->policies) + 1, sizeof(Policy *));
         for (char **name = instance->config->policies; policies && name && *name; name++)
                 policies[n++] = desired_find_policy(request->manager->desired, *name);

@@ -131,6 +131,8 @@ static void test_every_row(void **state) {
 static const char *sample(const Param *p) {
         static const char *const kinds[_VALID_MAX] = {[VALID_PATH] = "/x", [VALID_CIDR] = "10.0.0.1"};
 
+        if (p->choices)
+                return p->choices[0];
         if (p->type == PARAM_PAIRS)
                 return "key=value";
         if (p->type == PARAM_INT)

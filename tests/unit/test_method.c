@@ -47,7 +47,7 @@ static const char *good_text(ValidKind kind) {
 static json_t *good_value(const Param *p) {
         switch (p->type) {
         case PARAM_STRING:
-                return json_string(good_text(p->valid));
+                return json_string(p->choices ? p->choices[0] : good_text(p->valid));
         case PARAM_STRINGS:
                 return json_pack("[s]", good_text(p->valid));
         case PARAM_BOOL:
@@ -161,6 +161,27 @@ static void test_bad_strings(void **state) {
                 }
 }
 
+static void test_choices(void **state) {
+        size_t n = 0;
+
+        for (int i = 0; i < _METHOD_MAX; i++)
+                for (const Param *p = method_get(i)->params; p->name; p++) {
+                        if (p->choices && strcmp(p->name, "format") == 0) // csv where there is a list, and only there
+                                assert_true(!param_check_choice(p, "csv", NULL) == !!method_get(i)->list);
+                        if (!p->choices || p->flags & PARAM_LOCAL)
+                                continue;
+                        json_t *object = good_parameters(method_get(i));
+                        for (const char *const *c = p->choices; *c; c++, n++) {
+                                json_object_set_new(object, p->name, json_string(*c));
+                                assert_int_equal(method_check(method_get(i), object, NULL), 0);
+                        }
+                        json_object_set_new(object, p->name, json_string("none"));
+                        refused(method_get(i), object, p->name, "choice");
+                        json_decref(object);
+                }
+        assert_true(n > 0);
+}
+
 static void test_bad_keys(void **state) {
         static const char *const keys[] = {"", "a b", "a\nb", "a=b", "a\"b", "\xff", "a;b", "../x"};
 
@@ -230,7 +251,7 @@ int main(void) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows_are_sound), cmocka_unit_test(test_good_is_accepted),
                 cmocka_unit_test(test_missing_unknown_and_types), cmocka_unit_test(test_bad_strings),
-                cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_bounds),
+                cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_choices), cmocka_unit_test(test_bounds),
                 cmocka_unit_test(test_too_many_entries), cmocka_unit_test(test_descriptions),
         };
 
