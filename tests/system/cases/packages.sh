@@ -74,7 +74,7 @@ case ${1:-1} in
         grep -qxF "$before" /etc/subuid || [ -z "$before" ]
         hostctl doctor -f csv -c protection,state | tr -d '\r' | grep -v ,enforced >not-enforced || true
         [ "$(sed 1d not-enforced)" = "limit io_weight,degraded" ]
-        systemd-analyze verify /usr/lib/systemd/system/hostd.service /usr/lib/systemd/system/hostd.socket
+        systemd-analyze verify --man=no /usr/lib/systemd/system/hostd.service /usr/lib/systemd/system/hostd.socket
         [ "$(systemctl show -P LockPersonality hostd.service)" = yes ]
         refused dpkg -S /etc/hostd/hostd.conf 2>/dev/null
         dpkg -S /usr/lib/systemd/system/hostd.service | grep -q '^hostd:'
