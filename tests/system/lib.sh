@@ -28,6 +28,7 @@ hostd_update() {
         if [ ! -e /usr/local/sbin/hostd ]; then return; fi
         make -s -C build install
         systemctl daemon-reload
+        apparmor_parser -r /etc/apparmor.d/hostd-instance
         systemctl restart hostd
         until_true 30 hostctl info
 }

@@ -13,7 +13,7 @@ make -s install-systemunitDATA install-apparmorDATA install-sysusersDATA install
         install-protectuserDATA install-protectsshDATA DESTDIR="$work" >/dev/null
 units=$(find "$work" -name 'hostd.service' -printf '%h\n')
 [ -n "$units" ] || { bad "nothing was installed"; exit 1; }
-for unit in hostd.service hostd.socket hostd-instance@.service hostd.slice hostd-build.socket hostd-build@.service; do
+for unit in hostd.service hostd.socket hostd-instance@.service hostd.slice hostd-build.socket hostd-build@.service hostd-apparmor.service; do
         [ -f "$units/$unit" ] || bad "$unit is not installed"
         ! grep -n '@[a-z]*dir@' "$units/$unit" || bad "$unit has a path that was not filled in"
 done
@@ -75,13 +75,13 @@ if command -v systemd-analyze >/dev/null; then
         printf '[Service]\nExecStart=/bin/kill\n' >"$work/etc/systemd/system/dbus.service"
         cp "$work/etc/systemd/system/hostd-instance@.service" "$work/etc/systemd/system/hostd-instance@a-b.service"
         cp "$work/etc/systemd/system/hostd-build@.service" "$work/etc/systemd/system/hostd-build@1.service"
-        for unit in hostd.service hostd.socket hostd-instance@a-b.service hostd.slice hostd-build.socket hostd-build@1.service; do
+        for unit in hostd.service hostd.socket hostd-instance@a-b.service hostd.slice hostd-build.socket hostd-build@1.service hostd-apparmor.service; do
                 systemd-analyze verify --root="$work" --man=no "$unit" >"$work/said" 2>&1 || true
                 # Only what is said about our files: the rest of the root is not there.
                 if grep -E "(hostd[^/:]*\.(service|socket|slice)):" "$work/said" | grep -vE 'Failed to (create|open)|Cannot add dependency|documentation'; then bad "$unit"; fi
         done
         # How much of the host each could reach if it were taken over, as systemd counts it. A row that is lost shows here.
-        for bound in hostd.service=66 hostd-instance@a-b.service=72 hostd-build@1.service=55; do
+        for bound in hostd.service=66 hostd-instance@a-b.service=72 hostd-build@1.service=55 hostd-apparmor.service=30; do
                 exposure=$(systemd-analyze security --offline=yes --root="$work" "${bound%=*}" 2>/dev/null | sed -n 's/.*Overall exposure level for .*: \([0-9]*\)\.\([0-9]\) .*/\1\2/p')
                 echo "${bound%=*}: exposure ${exposure:-unknown} of 100, bound ${bound#*=}"
                 [ "${exposure:-1000}" -le "${bound#*=}" ] || bad "${bound%=*} is more exposed than it was"
