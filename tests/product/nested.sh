@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # What agents nest: bubblewrap, podman with each runtime, network and build, systemd in a container, databases as services of the
 # instance, virtual machines of qemu:///embed. In the template `probe` where hostd has it (tests/system/template.sh makes it), else in `agent`.
+# LIMIT: 3600
+# NEEDS: probe
 set -u
 . "$(dirname "$0")/../lib/product.sh"
 product_begin
 template=probe
 hostctl template show probe >/dev/null 2>&1 || template=agent
 hostctl template show $template >/dev/null 2>&1 || { skip "nested" "there is neither a template probe nor agent"; finish; }
-slow=${HOSTD_NESTED_SLOW:-1} # factor for waits
+[ "$slow" -le 5 ] || slow=5 # a factor on minutes here
 launch_from $template pt-n memory=2GiB disk=5GiB pids=2048 cpu=2 >"$work/out" 2>&1 || { fail "launch" "$(tail -n 1 "$work/out")"; finish; }
 
 login() { timeout $((60 * slow)) hostctl exec --login -u agent pt-n -- "$@"; }
