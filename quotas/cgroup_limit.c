@@ -113,7 +113,7 @@ static int read_weight_v2(CgroupBox *box, Limits *ret) {
         uint64_t value;
         int r = cgroup_read_number(box->fds[CGROUP_V2], ABOVE, "cpu.weight", &value);
 
-        if (r == 0 && value != 100)
+        if (r == 0)
                 ret->value[LIMIT_CPU_WEIGHT] = value;
         return r;
 }
@@ -129,7 +129,7 @@ static int read_weight_v1(CgroupBox *box, Limits *ret) {
         uint64_t shares;
         int r = cgroup_read_number(box->fds[CGROUP_CPU], ABOVE, "cpu.shares", &shares);
 
-        if (r == 0 && shares != 1024)
+        if (r == 0)
                 ret->value[LIMIT_CPU_WEIGHT] = (shares * 100 + 1023) / 1024; // exact for what write_weight_v1() wrote
         return r;
 }
@@ -311,9 +311,23 @@ static int read_io_weight(CgroupBox *box, Limits *ret) {
                 return r;
         if (bfq && weight > 100)
                 weight = 100 + (weight - 100) * 11;
-        if (weight != 100)
-                ret->value[LIMIT_IO_WEIGHT] = weight;
+        ret->value[LIMIT_IO_WEIGHT] = weight;
         return 0;
+}
+
+// What the kernel is expected to show for what was asked.
+static uint64_t limit_expected(CgroupBox *box, LimitId id, const Limits *limits) {
+        uint64_t value = limits->value[id];
+
+        if (id == LIMIT_MEMORY || id == LIMIT_SWAP)
+                value = limit_page_round(value);
+        if ((id == LIMIT_CPU_WEIGHT || id == LIMIT_IO_WEIGHT) && value == LIMIT_UNSET)
+                value = 100;
+        if (id == LIMIT_SWAP && !box->host->unified && limits->value[LIMIT_MEMORY] == LIMIT_UNSET)
+                value = LIMIT_UNSET; // v1 bounds swap by the sum with memory, which has no bound here
+        if (id == LIMIT_IO_WEIGHT && box->host->io_weight == CGROUP_WEIGHT_BFQ && value > 100)
+                value = 100 + (value - 100) / 11 * 11;
+        return value;
 }
 
 void cgroup_box_keep_weights(CgroupBox *box, const Limits *limits) {
@@ -326,7 +340,7 @@ void cgroup_box_keep_weights(CgroupBox *box, const Limits *limits) {
                 Limits have;
                 limits_init(&have);
                 if (cgroup_host_can(box->host, weights[i].id, NULL) && weights[i].read(box, &have) >= 0 &&
-                    have.value[weights[i].id] != limits->value[weights[i].id])
+                    have.value[weights[i].id] != limit_expected(box, weights[i].id, limits))
                         (void) weights[i].write(box, limits); // the next time again
                 limits_done(&have);
         }
@@ -390,21 +404,6 @@ int cgroup_box_read(CgroupBox *box, Limits *ret, Error *err) {
         free(ret->cpu_pin);
         *ret = limits;
         return 0;
-}
-
-// What the kernel is expected to show for what was asked.
-static uint64_t limit_expected(CgroupBox *box, LimitId id, const Limits *limits) {
-        uint64_t value = limits->value[id];
-
-        if (id == LIMIT_MEMORY || id == LIMIT_SWAP)
-                value = limit_page_round(value);
-        if ((id == LIMIT_CPU_WEIGHT || id == LIMIT_IO_WEIGHT) && value == 100)
-                value = LIMIT_UNSET; // the kernel's default
-        if (id == LIMIT_SWAP && !box->host->unified && limits->value[LIMIT_MEMORY] == LIMIT_UNSET)
-                value = LIMIT_UNSET; // v1 bounds swap by the sum with memory, which has no bound here
-        if (id == LIMIT_IO_WEIGHT && box->host->io_weight == CGROUP_WEIGHT_BFQ && value != LIMIT_UNSET && value > 100)
-                value = 100 + (value - 100) / 11 * 11;
-        return value;
 }
 
 static int limit_compare(CgroupBox *box, const Limits *wanted, const Limits *have, Error *err) {

@@ -5,6 +5,9 @@
 static const char *const choices_list[] = {"table", "json", "csv", NULL};
 static const char *const choices_object[] = {"table", "json", NULL};
 static const char *const choices_preset[] = {"small", "medium", "large", NULL};
+// What a record of the audit log may say of a call (request.c, guest_link.c): a test holds it against the table of errors.
+static const char *const choices_result[] = {"ok", "started", "ended", "Internal", "Invalid", "NotFound", "Exists", "Denied", "Quota",
+                                             "Busy", "Conflict", "Unavailable", "Degraded", "Timeout", "Cancelled", NULL};
 static const char *const choices_protocol[] = {"tcp", "udp", "icmp", NULL};
 
 #define NAME_PARAM {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "the instance"}
@@ -212,7 +215,7 @@ static const Param params_audit_query[] = {
         {"method", 0, PARAM_STRING, 0, VALID_TEXT, .meta = "METHOD", .doc = "only this method"},
         {"target", 0, PARAM_STRING, 0, VALID_TEXT, .meta = "NAME", .doc = "only of this instance, policy or template"},
         {"user", 'u', PARAM_STRING, 0, VALID_TEXT, .meta = "USER", .doc = "only of this caller"},
-        {"result", 0, PARAM_STRING, 0, VALID_TEXT, .meta = "RESULT", .doc = "ok, or an error's name"},
+        {"result", 0, PARAM_STRING, 0, VALID_TEXT, .meta = "RESULT", .doc = "ok, started, ended, or an error's name such as Denied", .choices = choices_result},
         FORMAT_PARAMS,
         END,
 };

@@ -31,7 +31,7 @@ static int check_text(const Param *p, const char *field, const json_t *value, Er
 }
 
 int param_check_choice(const Param *param, const char *text, Error *err) {
-        char list[128] = "";
+        char list[256] = "";
 
         for (const char *const *c = param->choices; c && *c; c++) {
                 size_t n = strlen(list);

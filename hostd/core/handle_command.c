@@ -349,8 +349,11 @@ void handle_command_signal(Request *request) {
 
 void handle_command_list(Request *request) {
         const char *name = request_string(request, "name");
-        json_t *list = json_array();
+        json_t *list;
 
+        if (name && !request_instance(request))
+                return;
+        list = json_array();
         for (Command *c = command_next(request->manager->commands, NULL); c; c = command_next(request->manager->commands, c)) {
                 char when[CLOCK_TEXT_MAX];
                 if (name && strcmp(name, command_instance(c)) != 0)

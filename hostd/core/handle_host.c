@@ -137,12 +137,18 @@ void handle_info(Request *request) {
 
 // The follower's answers go over the call for as long as it is open: the request itself is done.
 void handle_events(Request *request) {
-        Call *call = TAKE_PTR(request->call);
+        const char *name = request_string(request, "name");
+        json_t *recent = event_recent(request->manager->bus, name);
+        bool known = !name || instance_list_find(&request->manager->instances, name) || json_array_size(recent) > 0;
+        Call *call;
 
-        if (call_wants_more(call))
-                event_follow(request->manager->bus, call, request_string(request, "name"));
+        if (!known)
+                request_failf(request, ERR_NOT_FOUND, "there is no instance \"%s\", and no event of one is remembered", name);
+        else if (call = TAKE_PTR(request->call), call_wants_more(call))
+                event_follow(request->manager->bus, call, name);
         else
-                call_reply(call, json_pack("{s:o}", "events", event_recent(request->manager->bus, request_string(request, "name"))));
+                call_reply(call, json_pack("{s:O}", "events", recent));
+        json_decref(recent);
 }
 
 typedef struct AuditInput {
@@ -250,6 +256,21 @@ void handle_audit_tail(Request *request) {
         audit_job(request, query_work, request_job_done, &input);
 }
 
+// A method that there is not would find nothing, which reads like an answer.
+static bool query_method_known(Request *request, const char *method) {
+        _cleanup_strv_ char **names = NULL;
+        _cleanup_free_ char *list = NULL;
+        Error err = ERROR_NULL;
+
+        if (!method || method_from_name(method) >= 0)
+                return true;
+        for (int i = 0; i < _METHOD_MAX; i++)
+                (void) strv_append(&names, method_get(i)->name); // a shorter list is one, too
+        list = strv_join(names, ", ");
+        (void) request_fail(request, error_set_field(&err, "method", "method \"%s\" is not one of %s", method, list ?: ""), &err);
+        return false;
+}
+
 void handle_audit_query(Request *request) {
         usec_t now = clock_realtime(), since = (usec_t) request_int(request, "since", 0);
         AuditInput input = {
@@ -263,7 +284,8 @@ void handle_audit_query(Request *request) {
                 },
         };
 
-        audit_job(request, query_work, request_job_done, &input);
+        if (query_method_known(request, input.query.method))
+                audit_job(request, query_work, request_job_done, &input);
 }
 
 void handle_warning_list(Request *request) {

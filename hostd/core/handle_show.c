@@ -109,7 +109,7 @@ static json_t *expanded(const InstanceConfig *config) {
         return list;
 }
 
-// What the kernel has now, next to what is asked for.
+// What the kernel has now, next to what is asked for. What it cannot enforce is not shown.
 static json_t *enforced(Instance *instance) {
         json_t *object = json_object();
         Limits limits;
@@ -118,7 +118,7 @@ static json_t *enforced(Instance *instance) {
         if (instance->box && cgroup_box_read(instance->box, &limits, NULL) >= 0)
                 for (LimitId id = 0; id < _LIMIT_MAX; id++) {
                         _cleanup_free_ char *text = NULL;
-                        if (limit_row(id)->where == LIMIT_WHERE_CGROUP && (text = limit_format(id, &limits)))
+                        if (limit_row(id)->where == LIMIT_WHERE_CGROUP && cgroup_host_can(instance->manager->cgroup, id, NULL) && (text = limit_format(id, &limits)))
                                 put(object, limit_row(id)->key, json_string(text));
                 }
         limits_done(&limits);

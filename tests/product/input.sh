@@ -123,6 +123,10 @@ refuse 'mode' file push --mode=99999 /etc/hostname pt-a:/tmp/x
 refuse 'mode' file push --mode=rwx /etc/hostname pt-a:/tmp/x
 refuse 'lines' log -n 0 pt-a
 refuse 'lines' audit tail -n -1
+refuse 'result.*nonsense.*one of ok, .*Denied' audit query --result nonsense
+refuse 'result' audit query --result denied
+refuse 'method.*io.hostd.Instance.Start' audit query --method start
+refuse 'since' audit query --since=yesterday
 refuse 'port' policy check pt-a 1.2.3.4 --port 65536
 refuse 'protocol' policy check pt-a 1.2.3.4 --protocol gre
 refuse 'max' config log -n x

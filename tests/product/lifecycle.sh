@@ -15,6 +15,8 @@ events_of() { hostctl events "$1" -f json; }
 
 # --- the verbs
 check_status "create refuses a template that is not there" 3 'no template' hostctl create absent pt-a
+for what in events "command list" log; do check_status "$what of an instance that never was" 3 pt-never hostctl $what pt-never; done
+check_status "nor are its events waited for" 3 pt-never timeout 10 hostctl events --follow pt-never
 check "nothing is left of it" absent pt-a
 check "create" hostctl create tiny pt-a -s memory=64MiB -s disk=128MiB -s pids=100 -l team=x -d "first"
 check_status "create again" 4 'pt-a' hostctl create tiny pt-a

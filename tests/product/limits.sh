@@ -40,6 +40,9 @@ check "cpu=max" hostctl set pt-a cpu=max
 check_is "the kernel has no bound" max cpu_quota
 check "cpu_weight=300" hostctl set pt-a cpu_weight=300
 if cg cpu.weight >/dev/null; then check_is "the kernel has the weight" 300 cg cpu.weight; else check_is "the kernel has the weight as shares" 3072 cg cpu.shares; fi
+check_is "hostd says so" 300 enforced cpu_weight
+hostctl unset pt-a cpu_weight >/dev/null
+check_is "without one, hostd says what the kernel has" 100 enforced cpu_weight
 if hostctl doctor -f csv | tr -d '\r' | grep '^limit swap,enforced' >/dev/null; then
         check "swap=64MiB" hostctl set pt-a swap=64MiB
         if cg memory.swap.max >/dev/null; then check_is "the kernel has it" $((64 << 20)) cg memory.swap.max; else check_is "the kernel has both" $(((256 + 64) << 20)) cg memory.memsw.limit_in_bytes; fi

@@ -132,6 +132,8 @@ static void test_write(void **state) {
         assert_int_equal(cgroup_box_apply(box, &limits, NULL, false, NULL), 0);
         expect(BOX "/cpu.max", "max 100000");
         expect(BOX "/cpu.weight", "100");
+        assert_int_equal(cgroup_box_read(box, &have, NULL), 0);
+        assert_int_equal(have.value[LIMIT_CPU_WEIGHT], 100); // unset is a number all the same, and no reason to write it again
         expect(BOX "/cpuset.cpus", "\n");
         expect(BOX "/memory.max", "max");
         limits_done(&have);

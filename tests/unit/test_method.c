@@ -247,12 +247,28 @@ static void test_descriptions(void **state) {
                 assert_string_not_equal(method_access_name(i), "unknown");
 }
 
+// What a record of the audit log can say is what the log can be searched for.
+static void test_results(void **state) {
+        const Method *query = method_get(METHOD_AUDIT_QUERY);
+        const Param *p = query->params;
+        unsigned n = 0;
+
+        while (strcmp(p->name, "result") != 0)
+                p++;
+        while (p->choices[n])
+                n++;
+        assert_int_equal(n, 3 + _ERR_MAX - ERR_INTERNAL);
+        for (int code = ERR_INTERNAL; code < _ERR_MAX; code++)
+                assert_int_equal(param_check_choice(p, error_code_info(code)->name, NULL), 0);
+}
+
 int main(void) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows_are_sound), cmocka_unit_test(test_good_is_accepted),
                 cmocka_unit_test(test_missing_unknown_and_types), cmocka_unit_test(test_bad_strings),
                 cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_choices), cmocka_unit_test(test_bounds),
                 cmocka_unit_test(test_too_many_entries), cmocka_unit_test(test_descriptions),
+                cmocka_unit_test(test_results),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
