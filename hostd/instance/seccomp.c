@@ -49,6 +49,10 @@ static const int allowed_families[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, A
 #define FAMILY_LAST AF_PACKET
 static const char *const family_calls[] = {"socket", "socketpair"};
 
+// Kinds of netlink that are for the machine alone, and whose modules any socket would load: NETLINK_ISCSI, SCSITRANSPORT, ECRYPTFS,
+// RDMA, CRYPTO (linux/netlink.h).
+static const int denied_netlink[] = {8, 18, 19, 20, 21};
+
 #ifdef __x86_64__
 #define FAMILY_SECTIONS "x86_64", "x32"
 #else
@@ -73,6 +77,9 @@ static void write_families(FILE *f) {
                                 if (!family_is_allowed(family))
                                         fprintf(f, "%s errno %d [0,%d,SCMP_CMP_MASKED_EQ,0xffffffff]\n", family_calls[c], EAFNOSUPPORT, family);
                         fprintf(f, "%s errno %d [0,%d,SCMP_CMP_GT]\n", family_calls[c], EAFNOSUPPORT, FAMILY_LAST);
+                        for (size_t i = 0; i < ELEMENTS(denied_netlink); i++)
+                                fprintf(f, "%s errno %d [0,%d,SCMP_CMP_MASKED_EQ,0xffffffff] [2,%d,SCMP_CMP_MASKED_EQ,0xffffffff]\n", family_calls[c],
+                                        EPROTONOSUPPORT, AF_NETLINK, denied_netlink[i]);
                 }
         }
 }
@@ -146,6 +153,9 @@ static int filter_fill_families(scmp_filter_ctx ctx) {
                                                      SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffff, (scmp_datum_t) family));
                 if (r == 0)
                         r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EAFNOSUPPORT), number, 1, SCMP_A0(SCMP_CMP_GT, FAMILY_LAST));
+                for (size_t i = 0; r == 0 && i < ELEMENTS(denied_netlink); i++)
+                        r = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPROTONOSUPPORT), number, 2, SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffff, AF_NETLINK),
+                                             SCMP_A2(SCMP_CMP_MASKED_EQ, 0xffffffff, (scmp_datum_t) denied_netlink[i]));
         }
         return r;
 }

@@ -18,7 +18,7 @@ typedef struct Attempt {
         bool stays;                  // until it is killed
 } Attempt;
 
-extern const Attempt attempts_mount[], attempts_device[], attempts_process[], attempts_kernel[], attempts_network[], attempts_tree[];
+extern const Attempt attempts_mount[], attempts_device[], attempts_process[], attempts_kernel[], attempts_network[], attempts_tree[], attempts_reach[];
 
 // Appends to the detail of the line.
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -13,6 +13,7 @@ from table import ROWS
 LIBC = ctypes.CDLL(None, use_errno=True)
 SYS_ADD_KEY, SYS_KEYCTL = (248, 250) if os.uname().machine == "x86_64" else (217, 219)
 SECRET = "hostd-escape-%d" % os.getpid()
+GIVEN = SECRET + "-given"
 KEY_FILE = "HOSTD_ESCAPE_KEY"
 VOLATILE = re.compile(r"/(random/|dentry-state|file-nr|inode-nr|inode-state|aio-nr|ns_last_pid|pty/nr|nf_conntrack_count|perf_event_max_sample_rate|perf_cpu_time"
                       r"|sched_domain|stat_refresh|compact_memory|drop_caches|flush|(conf|neigh)/h[vpi]|sunrpc|sched_rr_timeslice|min_free_kbytes|keys/|quota/|unix_"
@@ -51,6 +52,10 @@ def key_text(serial):
     buffer = ctypes.create_string_buffer(64)
     n = LIBC.syscall(SYS_KEYCTL, 11, serial, buffer, 63)
     return buffer.raw[:n].decode() if n > 0 else f"(errno {ctypes.get_errno()})"
+
+
+def loaded_modules():
+    return sorted(line.split()[0] for line in read("/proc/modules").splitlines())
 
 
 # ---- what an escape would touch
@@ -155,6 +160,8 @@ class Host:
         self.shm = LIBC.shmget(0x65736361, 4096, 0o1666)
         open("/dev/shm/hostd-escape", "w").close()
         self.boxes = self.box_directories()
+        self.rules = self.rule_text()
+        self.files = self.kernel_files()
         self.before = self.state(True)
 
     def end(self):
@@ -172,27 +179,17 @@ class Host:
                     found.append(top + path)
         return found
 
-    def limits(self):
+    def kernel_files(self):
+        """Settings of the kernel's, and the limits of the instance's groups: what is compared line by line."""
         names = re.compile(r"(max|high|min|low|weight|limit_in_bytes|cfs_\w+|shares|cpus|mems|devices\.list|notify_on_release|oom\.group)$")
-        lines = []
-        for box in self.boxes:
-            for group in (box, box + "/payload", box + "/guest", box + "/commands"):
-                if os.path.isdir(group):
-                    for name in sorted(os.listdir(group)):
-                        # The kernel counts what was used in the first of these; the second is the guest's own.
-                        if names.search(name) and not name.endswith(("max_usage_in_bytes", "effective_cpus")) and not (group.endswith("/payload") and name == "memory.oom.group"):
-                            lines.append(f"{group}/{name}: {read(group + '/' + name)}")
-        return "\n".join(lines)
-
-    @staticmethod
-    def sysctls():
-        lines = []
-        for directory, names, files in os.walk("/proc/sys"):
-            for name in files:
-                path = f"{directory}/{name}"
-                if not VOLATILE.search(path) and os.stat(path).st_mode & 0o400:
-                    lines.append(f"{path} {read(path)}")
-        return "\n".join(sorted(lines))
+        found = []
+        for directory, _, files in os.walk("/proc/sys"):
+            found += [f"{directory}/{f}" for f in files if not VOLATILE.search(f"{directory}/{f}") and os.stat(f"{directory}/{f}").st_mode & 0o400]
+        for group in [box + part for box in self.boxes for part in ("", "/payload", "/guest", "/commands")]:
+            # The kernel counts what was used in the first of these; the second is the guest's own.
+            found += [f"{group}/{n}" for n in (os.listdir(group) if os.path.isdir(group) else ())
+                      if names.search(n) and not n.endswith(("max_usage_in_bytes", "effective_cpus")) and not (group.endswith("/payload") and n == "memory.oom.group")]
+        return sorted(found)
 
     def network(self):
         """Ours and the uplink only: others may work on this machine."""
@@ -200,6 +197,11 @@ class Host:
         lines = [line for name in ["lo", self.interface] + uplink for line in run("ip", "-o", "addr", "show", "dev", name).splitlines()]
         lines += [line for line in run("ip", "route").splitlines() if self.interface in line or line.startswith("default")]
         return "\n".join(re.sub(r"valid_lft.*", "", line) for line in lines) + run("ip", "rule") + run("nft", "list", "tables", "inet")
+
+    @staticmethod
+    def rule_text():
+        """hostd's table, without what traffic changes in it."""
+        return re.sub(r" expires \S+", "", run("nft", "-s", "list", "table", "inet", "hostd")) + run("nft", "list", "tables")
 
     @staticmethod
     def mounts():
@@ -220,20 +222,14 @@ class Host:
     def writes():
         """No file system that instances share with the host may be frozen, read-only or shut down."""
         path = os.path.join(os.environ.get("HOSTD_STATE", "/var/lib/hostd"), ".escape")
-        pid = os.fork()
-        if pid == 0:
-            try:
-                open(path, "w").write("x")
-                os.unlink(path)
-                os._exit(0)
-            except OSError:
-                os._exit(1)
-        for _ in range(2000):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                return "yes" if status == 0 else "read-only"
-            time.sleep(0.005)
-        return "frozen"
+        writer = subprocess.Popen(["touch", path], stderr=subprocess.DEVNULL)
+        try:
+            if writer.wait(timeout=10):
+                return "read-only"
+        except subprocess.TimeoutExpired:
+            return "frozen"  # and nobody can kill it
+        os.unlink(path)
+        return "yes"
 
     def state(self, thorough=False):
         """`thorough` takes programs of their own, and is for the end."""
@@ -244,16 +240,16 @@ class Host:
             "the key": key_text(self.key) if self.key else "",
             "the shared memory": str(LIBC.shmget(0x65736361, 0, 0) >= 0) + str(os.path.exists("/dev/shm/hostd-escape")),
             "the sockets": " ".join(self.listeners.hits),
-            "sysctls": self.sysctls(),
+            # By one program: under emulation Python takes half a minute for these.
+            "sysctls and limits": run("grep", "-as", "", "/dev/null", *self.files),
             "names": " ".join(os.uname()[1:2]) + read("/proc/sys/kernel/domainname"),
-            "modules": "\n".join(sorted(line.split()[0] for line in read("/proc/modules").splitlines())),
+            "modules": "\n".join(loaded_modules()),
             "mounts": self.mounts(),
             "devices": " ".join(sorted(os.listdir("/dev"))),
             "loops": self.loops(),
             "swaps": "\n".join(line.split()[0] for line in read("/proc/swaps").splitlines()),
             "kexec": read("/sys/kernel/kexec_loaded"),
             "the helper program": read("/sys/kernel/uevent_helper"),
-            "limits": self.limits(),
             "hostd": f"{os.path.exists(f'/proc/{self.hostd}')} {read(f'/proc/{self.hostd}/comm')}",
             "the instance": f"{os.path.exists(f'/proc/{self.init}')}",
             "planted": str(os.path.exists("/tmp/hostd-escape-planted") or os.path.exists(f"{self.directory}/planted")),
@@ -302,6 +298,28 @@ class Host:
                 return None
             time.sleep(0.1)
         return f"process {left[0]} lives on in {read(f'/proc/{left[0]}/cgroup')}"
+
+    def accept_modules(self):
+        """What was loaded stays so, and is named; that nothing was unloaded is compared."""
+        now = "\n".join(sorted(set(loaded_modules()) | set(self.before["modules"].splitlines())))
+        new = set(now.splitlines()) - set(self.before["modules"].splitlines())
+        self.before["modules"] = now
+        return new
+
+    def no_gift(self):
+        """No file of the guest's is open in what hostd runs on the host."""
+        for pid in (self.hostd, self.supervisor, self.monitor):
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                try:
+                    if GIVEN in os.readlink(f"/proc/{pid}/fd/{fd}"):
+                        return f"{read(f'/proc/{pid}/comm').strip()} took descriptor {fd}"
+                except FileNotFoundError:
+                    pass  # closed meanwhile
+        return None
+
+    def same_rules(self):
+        now = self.rule_text()
+        return None if now == self.rules else f"the host's rules changed: {sorted(set(now.splitlines()) ^ set(self.rules.splitlines()))}"
 
     def no_upcall(self):
         log = os.environ.get("HOSTD_ESCAPE_UPCALL")
@@ -411,6 +429,10 @@ def rows(host, words, apparmor, report, only):
             if not tried:
                 continue
             outcomes = attempt(host, who, name, [row.attempt.format(**words).partition(" ")[2] for row in tried])
+            if any(row.loads == "always" or row.loads and not apparmor for row in tried):
+                modules = host.accept_modules()
+                if modules:
+                    print(f"# {name} as {who} had the host load {' '.join(sorted(modules))}", flush=True)
             changed = (getattr(host, tried[0].host)() if tried[0].host else None) or host.differences()
             for row, (outcome, detail) in zip(tried, outcomes):
                 if report:
@@ -435,7 +457,7 @@ def main():
     words = {
         "canary": host.canary, "planted": f"{directory}/planted", "disk": "b:" + number, "image": "/tmp/image", "victim": host.victim.pid,
         "hostd": host.hostd, "monitor": host.monitor, "key": host.key, "abstract": SECRET, "port": host.listeners.port("port"),
-        "vsock": host.listeners.port("vsock"), "secret": SECRET + "-spoken", "interface": host.interface,
+        "vsock": host.listeners.port("vsock"), "given": GIVEN, "secret": SECRET + "-spoken", "interface": host.interface,
     }
     try:
         all_confined(host, "--apparmor" in options)

@@ -101,7 +101,7 @@ bool read_canary(const char *path) {
 }
 
 static const Attempt *find(const char *name) {
-        static const Attempt *const tables[] = {attempts_mount, attempts_device, attempts_process, attempts_kernel, attempts_network, attempts_tree};
+        static const Attempt *const tables[] = {attempts_mount, attempts_device, attempts_process, attempts_kernel, attempts_network, attempts_tree, attempts_reach};
 
         for (size_t i = 0; i < ELEMENTS(tables); i++)
                 for (const Attempt *a = tables[i]; a->name; a++)

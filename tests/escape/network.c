@@ -102,28 +102,54 @@ static int host_port(const char *arg) {
         return doors.result;
 }
 
-// Kinds of netlink that belong to the machine: births and deaths of processes, audit, devices.
+// Asks the kernel's end for what the host's root alone may do. Where there is none in our network namespace, sending says so.
+static long netlink_ask(int fd, uint16_t type) {
+        struct {
+                struct nlmsghdr header;
+                unsigned char body[36];
+        } m = {.header = {.nlmsg_len = sizeof(m), .nlmsg_type = type, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK},
+               .body = {1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1}};
+        struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
+        struct timeval limit = {.tv_sec = 2};
+        struct {
+                struct nlmsghdr header;
+                struct nlmsgerr error;
+                unsigned char rest[1024];
+        } answer;
+
+        if (sendto(fd, &m, sizeof(m), 0, (struct sockaddr *) &kernel, sizeof(kernel)) < 0)
+                return -1;
+        (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+        if (recv(fd, &answer, sizeof(answer), 0) < 0)
+                return 0; // it was taken without a word
+        if (answer.header.nlmsg_type != NLMSG_ERROR || answer.error.error == 0)
+                return 0;
+        errno = -answer.error.error;
+        return -1;
+}
+
+// Kinds of netlink that belong to the machine: births and deaths of processes, audit, devices, ciphers.
 static int netlink(const char *arg) {
         static const struct {
                 const char *name;
                 int protocol;
                 unsigned groups;
-        } kinds[] = {{"connector", NETLINK_CONNECTOR, 1}, {"audit", NETLINK_AUDIT, 1}, {"scsi", NETLINK_SCSITRANSPORT, 1}, {"selinux", NETLINK_SELINUX, 1}, {"rdma", NETLINK_RDMA, 1}, {"crypto", NETLINK_CRYPTO, 0}};
-        // A message to the kernel's end: where there is none in our network namespace, it says ECONNREFUSED.
-        struct {
-                struct nlmsghdr header;
-                unsigned char body[36];
-        } m = {.header = {.nlmsg_len = sizeof(m), .nlmsg_type = NLMSG_DONE}, .body = {1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1}};
+                uint16_t type;
+        } kinds[] = {{"connector", NETLINK_CONNECTOR, 1, NLMSG_DONE}, {"audit", NETLINK_AUDIT, 1, 1001 /* AUDIT_SET */},
+                     {"scsi", NETLINK_SCSITRANSPORT, 1, NLMSG_DONE},  {"selinux", NETLINK_SELINUX, 1, NLMSG_DONE},
+                     {"rdma", NETLINK_RDMA, 1, 5 << 10 | 4 /* RDMA_NLDEV_CMD_DELLINK */}, {"crypto", NETLINK_CRYPTO, 0, 0x14 /* CRYPTO_MSG_DELRNG */},
+                     {"iscsi", NETLINK_ISCSI, 0, 10}, {"ecryptfs", NETLINK_ECRYPTFS, 0, NLMSG_DONE}};
         Doors doors = {-ENOTSUP};
 
         for (size_t i = 0; i < ELEMENTS(kinds); i++) {
-                struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = kinds[i].groups}, kernel = {.nl_family = AF_NETLINK};
+                struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = kinds[i].groups};
                 int fd = socket(AF_NETLINK, SOCK_RAW, kinds[i].protocol);
-                if (fd < 0 || bind(fd, (struct sockaddr *) &address, sizeof(address)) < 0) {
+                if (fd < 0 || bind(fd, (struct sockaddr *) &address, sizeof(address)) < 0)
                         door(&doors, kinds[i].name, -1);
-                        continue;
-                }
-                door(&doors, kinds[i].name, sendto(fd, &m, sizeof(m), 0, (struct sockaddr *) &kernel, sizeof(kernel)));
+                else
+                        door(&doors, kinds[i].name, netlink_ask(fd, kinds[i].type));
+                if (fd >= 0)
+                        close(fd);
         }
         return doors.result;
 }

@@ -12,10 +12,11 @@ class Row:
     never: str = "READ|OPENED|LISTED"             # what the detail must not show
     only: str = ""            # if "done": each word of the detail must match
     host: str = ""            # a check of host.py beyond the common ones
+    loads: str = ""           # "always", "unconfined": may have the host load modules (docs/security-model.md, "What is left")
 
 
 NO = "EPERM|EACCES"
-GONE = "ENOENT|ENODEV|ENOTSUP|EPERM|EACCES"  # the kernel may not have it, and AppArmor may say so first
+GONE = "ENOENT|ENODEV|EOPNOTSUPP|EPERM|EACCES"  # the kernel may not have it, and AppArmor may say so first
 
 
 def both(attempt, outcomes, **more):
@@ -36,9 +37,9 @@ OWN_SYSFS = r"/devices/virtual/net/.*|/devices/.*/net/eth0/.*|/class/net/.*|/fs/
 
 ROWS = [
     # --- mounts
-    *[both(f"mount {t}", GONE + "|EINVAL|ENOTBLK") for t in FOREIGN_TYPES],
-    # Own for each user namespace from 6.7 on; the profile keeps it out all the same.
-    both("mount binfmt_misc", GONE + "|done", apparmor={"root": GONE, "agent": GONE}),
+    *[both(f"mount {t}", GONE + "|EINVAL|ENOTBLK", loads="always") for t in FOREIGN_TYPES],
+    # Own for each user namespace from 6.7 on. The profile refuses mount(2), and nothing that begins with fsopen(2).
+    both("mount binfmt_misc", GONE + "|done", loads="always"),
     *[both(f"mount {t}", "done") for t in OWN_TYPES],
     Row("mount mqueue", "done", "done|EPERM"),
     Row("mount cgroup2", "done|EBUSY", NO),
@@ -63,7 +64,7 @@ ROWS = [
       ("mem kmem port kmsg kvm loop-control loop0 sda vda nvme0n1 vsock vhost-net vhost-vsock userfaultfd snapshot mapper/control "
        "cpu_dma_latency btrfs-control tty0 vcs input/event0 rtc0 watchdog hpet sgx_enclave dri/card0").split()],
     both("devices", "ENOENT"),
-    both("tun {interface}", "done|EACCES|ENOENT|EPERM"),
+    both("tun {interface}", "done|EACCES|ENOENT|EPERM", loads="always"),
     both("ldisc", "EPERM"),
     both("console", NO + "|EINVAL|ENOTTY"),
     both("fs-calls /", NO + "|ENOTTY|EOPNOTSUPP", never="=done"),
@@ -104,7 +105,7 @@ ROWS = [
     both("empty-keys", "done"),
     both("request-key", "EPERM", never="=done", host="no_upcall"),
     # The argument of i386's socketcall cannot be seen by seccomp: without AppArmor it opens what the host's kernel has.
-    both("int80", "EPERM|ENOSYS|EAFNOSUPPORT|EACCES|done", never="(bpf|perf|userfaultfd|io_uring|init_module|kexec|handle|swapon|request_key)=done",
+    both("int80", "EPERM|ENOSYS|EAFNOSUPPORT|EACCES|done", never="(bpf|perf|userfaultfd|io_uring|init_module|kexec|handle|swapon|request_key)=done", loads="unconfined",
          apparmor={"root": "EPERM|ENOSYS|EAFNOSUPPORT|EACCES", "agent": "EPERM|ENOSYS|EAFNOSUPPORT|EACCES"}),
     both("x32", "EPERM|ENOSYS|EAFNOSUPPORT|EACCES", never="=done"),
     # --- sockets
@@ -114,6 +115,10 @@ ROWS = [
     both("host-port {port}", "ECONNREFUSED|EHOSTUNREACH|ETIMEDOUT|ENETUNREACH|EINPROGRESS|EACCES", never="=done"),
     both("netlink", "EPERM|EACCES|ECONNREFUSED|EPROTONOSUPPORT", never="=done"),
     both("sniff {secret}", "ENOENT|EPERM"),
+    # --- what hostd holds
+    both("give {given}", "ENOENT|ECONNREFUSED|ENOTSOCK|EACCES", never="=done", host="no_gift"),
+    both("tables hostd", "done", never="LISTED|delete-hostd=done", host="same_rules", loads="always"),
+    both("target-namespace", "EACCES|EPERM|EINVAL", never="=done", host="same_rules", loads="always"),
     # --- the kernel's files
     both("writable /proc", "done|EACCES", only=OWN_SYSCTL),
     both("writable /sys", "done|EACCES", only=OWN_SYSFS),
