@@ -39,7 +39,8 @@ int cgroup_host_guard_read(CgroupHost *host, bool systemd, uint64_t *ret_memory)
 int cgroup_host_build(CgroupHost *host, pid_t pid, Error *err);
 void cgroup_host_build_done(CgroupHost *host); // removes the group when nobody is in it
 
-int cgroup_box_create(CgroupHost *host, const char *prefix, CgroupBox **ret, Error *err); // "already there" is success
+// "Already there" is success. -EBUSY: a process in `prefix` is on its way out; to be tried again in a moment, what was made stays for that.
+int cgroup_box_create(CgroupHost *host, const char *prefix, CgroupBox **ret, Error *err);
 int cgroup_box_open(CgroupHost *host, const char *prefix, CgroupBox **ret, Error *err);   // ERR_NOT_FOUND if absent
 CgroupBox *cgroup_box_free(CgroupBox *box); // forgets; removes nothing
 DEFINE_CLEANUP(CgroupBox, cgroup_box_free)

@@ -8,8 +8,6 @@
 // A guest could nest groups until removal takes for ever; podman needs a handful of levels and a few per container.
 #define BOX_DEPTH_MAX "16"
 #define BOX_DESCENDANTS_MAX "4096"
-#define BOX_BUSY_TRIES 100
-#define BOX_BUSY_USEC 5000
 
 CgroupBox *cgroup_box_free(CgroupBox *box) {
         if (!box)
@@ -68,15 +66,11 @@ static int box_make_prefix(CgroupHost *host, CgroupTree tree, const char *prefix
                 return 0;
         // First of all: with processes in it, the first controller that knows threads would turn the group into the root of a
         // threaded tree, which then refuses the others with EOPNOTSUPP.
-        for (unsigned tries = 0;; tries++) {
-                r = box_empty_prefix(root, prefix);
-                if (r >= 0)
-                        r = cgroup_delegate(root, prefix, mask);
-                // A process on its way out cannot be moved; until it is gone, its group is busy, or a threaded one (see above).
-                if ((r != -EBUSY && r != -EOPNOTSUPP) || tries == BOX_BUSY_TRIES)
-                        return r;
-                (void) usleep(BOX_BUSY_USEC);
-        }
+        r = box_empty_prefix(root, prefix);
+        if (r >= 0)
+                r = cgroup_delegate(root, prefix, mask);
+        // A process on its way out cannot be moved; until it is gone, its group is busy, or a threaded one (see above).
+        return r == -EOPNOTSUPP ? -EBUSY : r;
 }
 
 static int box_open_trees(CgroupBox *box) {
@@ -151,7 +145,7 @@ int cgroup_box_create(CgroupHost *host, const char *prefix, CgroupBox **ret, Err
         if (r == 0 && (r = box_open_trees(box)) < 0)
                 (void) error_set_errno(err, r, "opening control groups at %s", prefix);
         if (r < 0) {
-                if (box)
+                if (box && r != -EBUSY)
                         (void) cgroup_host_sweep(host, prefix); // leaves alone what was populated before
                 return r;
         }

@@ -79,6 +79,7 @@ Instance *instance_free(Instance *instance) {
         sd_event_source_disable_unref(instance->oom_source);
         sd_event_source_disable_unref(instance->empty_source);
         sd_event_source_disable_unref(instance->deadline);
+        sd_event_source_disable_unref(instance->enter_timer);
         sd_event_source_disable_unref(instance->connect_timer);
         sd_event_source_disable_unref(instance->guest_deadline);
         (void) close_fd(instance->pidfd);

@@ -70,6 +70,7 @@ typedef struct Instance {
         struct ConsoleSession *consoles;
         uint64_t oom_seen;
         int kmsg; // names of OOM victims; -EBADF where it cannot be read
+        unsigned entered;       // how often this start found its group busy
         // For the planner.
         unsigned attempts;      // starts that ended badly
         usec_t window, since;   // monotonic; see plan.h
@@ -78,7 +79,7 @@ typedef struct Instance {
         usec_t begun;           // monotonic, of the present start
         uint64_t cookie;
         InstanceWaiter *waiters;
-        sd_event_source *control_source, *exit_source, *oom_source, *empty_source, *deadline, *connect_timer, *guest_deadline;
+        sd_event_source *control_source, *exit_source, *oom_source, *empty_source, *deadline, *enter_timer, *connect_timer, *guest_deadline;
 } Instance;
 
 typedef struct InstanceList { Instance *first; size_t n; } InstanceList;

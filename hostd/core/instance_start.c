@@ -10,6 +10,8 @@
 #include "core/manager.h"
 
 #define START_TIMEOUT (60 * USEC_PER_SEC)
+#define ENTER_PAUSE (5 * USEC_PER_MSEC)
+#define ENTER_MAX 400
 
 static int policies_of(Instance *instance, Policy ***ret, size_t *ret_n, Error *err) {
         Desired *desired = instance->manager->desired;
@@ -206,6 +208,7 @@ static int watch(Instance *instance, Error *err) {
 }
 
 // Under systemd the group exists once the unit runs: the supervisor waits for the limits (it starts nothing before HELLO).
+// -EBUSY: not yet, see cgroup_box_create().
 static int enter(Instance *instance, Error *err) {
         _cleanup_free_ char *prefix = instance_cgroup_prefix(instance);
         int r = prefix ? cgroup_box_create(instance->manager->cgroup, prefix, &instance->box, err) : error_set_errno(err, ENOMEM, "cannot start");
@@ -215,7 +218,35 @@ static int enter(Instance *instance, Error *err) {
                 return error_set(err, ERR_UNAVAILABLE, "hostd-instance ended at once");
         if (r >= 0)
                 r = instance_apply_limits(instance, true, err);
-        return r < 0 ? error_wrap(err, "limits") : 0;
+        if (r < 0) {
+                (void) error_wrap(err, "limits");
+                return r;
+        }
+        instance_watch_oom(instance);
+        return instance_control_connect(instance, err);
+}
+
+static int enter_again(sd_event_source *source, uint64_t usec, void *userdata);
+
+// What a process takes that is on its way out is the kernel's affair: nobody else waits for it.
+static void enter_or_wait(Instance *instance) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = enter(instance, &err);
+
+        if (r == -EBUSY && !instance->box && ++instance->entered < ENTER_MAX &&
+            sd_event_add_time_relative(instance->manager->event, &instance->enter_timer, CLOCK_MONOTONIC, ENTER_PAUSE, 1, enter_again, instance) >= 0)
+                return;
+        if (r < 0)
+                instance_abort(instance, error_message(&err, r));
+}
+
+static int enter_again(sd_event_source *source, uint64_t usec, void *userdata) {
+        Instance *instance = userdata;
+
+        instance->enter_timer = sd_event_source_disable_unref(instance->enter_timer);
+        if (instance->state == INSTANCE_STARTING) // otherwise its end is under way
+                enter_or_wait(instance);
+        return 0;
 }
 
 static void launched(Instance *instance, int r, Error *err) {
@@ -227,17 +258,15 @@ static void launched(Instance *instance, int r, Error *err) {
                 instance_gone(instance);
                 return;
         }
+        r = instance_watch_exit(instance, &later);
         if (instance->state != INSTANCE_STARTING) { // it was stopped meanwhile
-                if (instance_watch_exit(instance, NULL) >= 0)
+                if (r >= 0)
                         instance_kill(instance);
                 else
                         instance_gone(instance);
-                return;
-        }
-        r = enter(instance, &later);
-        if (r >= 0)
-                r = watch(instance, &later);
-        if (r < 0)
+        } else if (r >= 0)
+                enter_or_wait(instance);
+        else
                 instance_abort(instance, error_message(&later, r));
 }
 
@@ -282,6 +311,7 @@ int instance_start(Instance *instance, InstanceDone done, void *userdata, Error 
         }
         free(TAKE_PTR(instance->failure));
         instance->begun = clock_monotonic();
+        instance->entered = 0;
         instance->again = instance->halted = instance->terminated = instance->told = instance->paused = instance->killed = instance->unplugged = false;
         instance_warm(instance, true);
         r = prepare(instance, run_dir, err);

@@ -148,6 +148,7 @@ int instance_clean(Instance *instance, Error *err) {
         instance->oom_source = sd_event_source_disable_unref(instance->oom_source);
         instance->empty_source = sd_event_source_disable_unref(instance->empty_source);
         instance->deadline = sd_event_source_disable_unref(instance->deadline);
+        instance->enter_timer = sd_event_source_disable_unref(instance->enter_timer);
         instance->connect_timer = sd_event_source_disable_unref(instance->connect_timer);
         instance->guest_deadline = sd_event_source_disable_unref(instance->guest_deadline);
         instance->pidfd = close_fd(instance->pidfd);

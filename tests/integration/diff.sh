@@ -4,7 +4,7 @@
 # usage: diff.sh BUILD_DIR; needs root.
 set -u
 build=$(cd "${1:-.}" && pwd)
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 slow=${HOSTD_TEST_SLOW:-1}
 ok() { passed=$((passed + 1)); echo "ok: $*"; }
 bad() { failed=$((failed + 1)); echo "FAILED: $*"; }
 skip() { skipped=$((skipped + 1)); echo "SKIP: $*"; }
@@ -40,7 +40,7 @@ for row in sorted(rows):
     print(*row[1:])
 print(end)
 EOF
-run() { timeout 100 "$build/hostd-diff" "$upper" "${1:-$lower}" $base $count; }
+run() { timeout $((300 * slow)) "$build/hostd-diff" "$upper" "${1:-$lower}" $base $count; }
 list() { run "$@" | python3 "$top/read.py"; }
 expect() { # WHAT LINE: the last list has it
         if grep -qxF -- "$2" "$top/list"; then ok "$1"; else bad "$1: no line «$2» in: $(head -c 1500 "$top/list")"; fi
@@ -161,11 +161,14 @@ mkdir "$upper/many"; (cd "$upper/many" && seq 4000 | xargs touch)
 mkfifo "$top/pipe"
 run >"$top/pipe" & keeper=$!
 exec 7<"$top/pipe"
-sleep 0.5
-for pid in $(pgrep -f "^$build/hostd-diff"); do
-        # timeout(1) is not ours
-        case $(awk '/^Uid/ { print $2 }' "/proc/$pid/status") in $base) walker=$pid ;; esac
-done
+# The filter is what it takes last; timeout(1) is not ours.
+find_walker() {
+        for pid in $(pgrep -f "^$build/hostd-diff"); do
+                case $(awk '/^(Uid|Seccomp):/ { print $2 }' "/proc/$pid/status" 2>/dev/null | xargs) in "$base 2") walker=$pid; return 0 ;; esac
+        done
+        return 1
+}
+for i in $(seq $((50 * slow))); do find_walker && break; sleep 0.1; done
 if [ -n "${walker:-}" ]; then
         # A walker is not dumpable, so /proc is root's, but readable to us.
         check "the walker has the instance's ids" grep -qE "^Gid:	$base	$base	$base	$base" "/proc/$walker/status"
@@ -176,7 +179,8 @@ if [ -n "${walker:-}" ]; then
         check "the walker is in another user namespace" [ "$(readlink "/proc/$walker/ns/user")" != "$(readlink /proc/self/ns/user)" ]
         parent=$(awk '/^PPid/ { print $2 }' "/proc/$walker/status")
         check "the keeper has one capability" grep -qx "CapEff:	0000000000200000" "/proc/$parent/status"
-        kill -9 "$parent"; sleep 0.3
+        kill -9 "$parent"
+        for i in $(seq $((30 * slow))); do grep -s '^State:' "/proc/$walker/status" | grep -qv Z || break; sleep 0.1; done
         check "the walker dies with its keeper" sh -c "! grep -s '^State:' /proc/$walker/status | grep -v Z"
 else
         bad "no walker to look at"
