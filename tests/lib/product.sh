@@ -16,6 +16,9 @@ slow=${HOSTD_TEST_SLOW:-1}
 . "$lib/tiny.sh"
 . "$lib/origins.sh"
 
+# within SECONDS COMMAND...: timeout(1), with more where everything takes longer
+within() { timeout $(($1 * (slow > 1 ? 5 : 1))) "${@:2}"; }
+
 passed=0 failed=0 skipped=0
 ok() { passed=$((passed + 1)); echo "ok $*"; }
 fail() { local name=$1; shift; failed=$((failed + 1)); echo "FAIL $name: $*"; }
@@ -69,7 +72,7 @@ product_begin() {
         work=$(mktemp -d /var/tmp/hostd-product.XXXXXX)
         chmod 0755 "$work"
         if [ "$(id -u)" != 0 ]; then skip "$(basename "$0")" "needs root"; finish; fi
-        if ! timeout 10 hostctl info >/dev/null 2>&1; then fail "$(basename "$0")" "no hostd answers at $HOSTD_SOCKET"; finish; fi
+        if ! within 10 hostctl info >/dev/null 2>&1; then fail "$(basename "$0")" "no hostd answers at $HOSTD_SOCKET"; finish; fi
         trap finish EXIT
         trap 'exit 130' INT TERM
         started=$SECONDS
@@ -79,8 +82,8 @@ product_begin() {
 
 product_remove() {
         local n
-        for n in $(csv name 2>/dev/null | grep '^pt-'); do timeout 60 hostctl delete --force "$n" >/dev/null 2>&1; done
-        for n in $(timeout 20 hostctl policy list -f csv -c policy 2>/dev/null | tr -d '\r' | grep '^pt-'); do timeout 20 hostctl policy delete "$n" >/dev/null 2>&1; done
+        for n in $(csv name 2>/dev/null | grep '^pt-'); do within 60 hostctl delete --force "$n" >/dev/null 2>&1; done
+        for n in $(within 20 hostctl policy list -f csv -c policy 2>/dev/null | tr -d '\r' | grep '^pt-'); do within 20 hostctl policy delete "$n" >/dev/null 2>&1; done
 }
 
 product_end() {
@@ -102,12 +105,12 @@ launch_from() {
         for s in "$@"; do args+=(-s "$s"); done
         case " $* " in *memory=*) ;; *) args+=(-s memory=64MiB) ;; esac
         case " $* " in *disk=*) ;; *) args+=(-s disk=128MiB) ;; esac
-        timeout 60 hostctl launch "$template" "$name" "${args[@]}"
+        within 60 hostctl launch "$template" "$name" "${args[@]}"
 }
 has_agent() { hostctl template show agent >/dev/null 2>&1; }
 
-ex() { timeout "${limit:-60}" hostctl exec "$@"; }
-csv() { timeout 20 hostctl list -f csv -c "$1" | tr -d '\r' | tail -n +2; } # COLUMNS
+ex() { within "${limit:-60}" hostctl exec "$@"; }
+csv() { within 20 hostctl list -f csv -c "$1" | tr -d '\r' | tail -n +2; } # COLUMNS
 # in_state STATE NAME...: how many of them are in it
 count_state() { local s=$1; shift; csv name,state | grep -cE "^($(tr ' ' '|' <<<"$*")),$s\$"; }
 field() { hostctl list -f csv -c "name,$2" | tr -d '\r' | awk -F, -v n="$1" '$1 == n { print $2 }'; } # NAME COLUMN
@@ -128,7 +131,7 @@ wait_for() {
         done
 }
 now_ms() { echo $(($(date +%s%N) / 1000000)); }
-no_leaks() { timeout 20 hostctl leaks; }
+no_leaks() { within 20 hostctl leaks; }
 record() { hostctl audit tail -n "${1:-1}" -f json; } # the newest audit records
 config_head() { git -C "$HOSTD_ETC" rev-parse HEAD 2>/dev/null; }
 
@@ -160,7 +163,7 @@ hostd_pid() {
                 cat "$HOSTD_RUN/quickstart.pid"
         fi
 }
-hostd_answers() { timeout 5 hostctl info >/dev/null 2>&1; }
+hostd_answers() { within 5 hostctl info >/dev/null 2>&1; }
 hostd_start() {
         if [ -n "${HOSTD_RESTART:-}" ]; then
                 bash -c "$HOSTD_RESTART"

@@ -116,7 +116,7 @@ check "no error among the answers but those of a dying hostd" sh -c "! grep -ahE
 # --- its helpers die
 guest() { for p in $(instance_processes pt-keep); do [ "$(cat "/proc/$p/comm")" = hostd-guest ] && echo "$p" && return; done; return 1; }
 if g=$(guest); then
-        timeout 20 hostctl exec pt-keep -- sleep 15 >"$work/out2" 2>&1 &
+        within 20 hostctl exec pt-keep -- sleep 15 >"$work/out2" 2>&1 &
         client=$!
         sleep 0.5
         g=$(guest)
@@ -155,14 +155,14 @@ starters() { pgrep -f "hostd-instance .*/(i$(printf %04x "$(slot pt-d)")|by-name
 hostctl create tiny pt-d -s memory=64MiB -s disk=64MiB >/dev/null
 spaces=$(namespaces) before=$(wires) killed=0
 for i in $(seq 30); do
-        timeout 20 hostctl start pt-d >"$work/out" 2>&1 &
+        within 20 hostctl start pt-d >"$work/out" 2>&1 &
         client=$!
         sleep "0.0$((RANDOM % 10))"
         victim=$(starters | shuf -n 1)
         [ -n "$victim" ] && kill -9 "$victim" 2>/dev/null && killed=$((killed + 1))
         [ $((i % 6)) = 0 ] && hostd_crash
         wait $client
-        timeout 20 hostctl stop --force pt-d >/dev/null 2>&1
+        within 20 hostctl stop --force pt-d >/dev/null 2>&1
 done
 settled() { case "$(state pt-d)" in starting | stopping) return 1 ;; esac; }
 check "after deaths at $killed moments of a start it is settled" wait_for 20 settled

@@ -67,16 +67,16 @@ settle
 
 # --- time
 begin=$(now_ms)
-check "a child in the background does not hold the call" timeout 20 hostctl exec pt-a -- sh -c 'sleep 300 &'
+check "a child in the background does not hold the call" within 20 hostctl exec pt-a -- sh -c 'sleep 300 &'
 [ $(($(now_ms) - begin)) -lt $((2000 * slow)) ] || fail "background" "it took $(($(now_ms) - begin)) ms"
 settle
 begin=$(now_ms)
-out=$(timeout 10 hostctl exec --timeout 2s pt-a -- sh -c 'printf partial; sleep 30')
+out=$(within 10 hostctl exec --timeout 2s pt-a -- sh -c 'printf partial; sleep 30')
 status=$?
 took=$(($(now_ms) - begin))
 if [ "$out" = partial ] && [ $status = 124 ] && [ $took -ge 1950 ] && [ $took -le $((2000 + 900 * slow)) ]; then ok "a time limit of 2 s: partial output, 124, $took ms"; else fail "time limit" "output '$out', status $status, $took ms"; fi
 check_is "its record" "true false" record_of 'printf partial' '"\(.timed_out) \(.oom)"'
-timeout 10 hostctl exec --timeout 1s pt-a -- sh -c 'trap "" TERM INT HUP; (setsid sh -c "trap \"\" TERM HUP; sleep 7001 & sleep 7002" &) & sleep 7003' >/dev/null 2>&1
+within 10 hostctl exec --timeout 1s pt-a -- sh -c 'trap "" TERM INT HUP; (setsid sh -c "trap \"\" TERM HUP; sleep 7001 & sleep 7002" &) & sleep 7003' >/dev/null 2>&1
 check "nothing of its group is left, double forks and deaf ones neither" wait_for 3 sh -c "! hostctl exec pt-a -- ps | grep -v grep | grep 'sleep 700'"
 check "nor its control group" settle
 
@@ -153,7 +153,7 @@ for u in "" "a b" "root:x" "../x" "-1" "4294967295" "$(printf 'a%.0s' $(seq 100)
 done
 # What the guest's own files say is read with limits, inside.
 ex pt-a -- sh -c 'cp /etc/passwd /etc/passwd.good; mv /etc/passwd /etc/passwd.old; ln -s /dev/zero /etc/passwd'
-check_status "an endless /etc/passwd ends the call, not the helper" 126 . timeout 10 hostctl exec -u agent pt-a -- true
+check_status "an endless /etc/passwd ends the call, not the helper" 126 . within 10 hostctl exec -u agent pt-a -- true
 ex -u 0 pt-a -- sh -c 'rm /etc/passwd; mkfifo /etc/passwd' 2>/dev/null
 check "a pipe for /etc/passwd does not hang" sh -c 'timeout 10 hostctl exec -u agent pt-a -- true; [ $? -ne 124 ]'
 ex -u 0 pt-a -- sh -c 'rm -f /etc/passwd; cp /etc/passwd.good /etc/passwd' 2>/dev/null
@@ -175,8 +175,8 @@ if bomb >"$work/out" 2>&1; then
         client=$!
         used=$(fullest $((slow > 1 ? 20 : 2)))
         if [ "$used" -le 128 ] && [ "$used" -ge 16 ]; then ok "a fork bomb in a command stays within the limit ($used of 128)"; else fail "command bomb" "$used of 128"; fi
-        check "exec works beside a bomb in a command" timeout 10 hostctl exec pt-a -- true
-        check "file list too" timeout 10 hostctl file list pt-a:/etc
+        check "exec works beside a bomb in a command" within 10 hostctl exec pt-a -- true
+        check "file list too" within 10 hostctl file list pt-a:/etc
         kill -9 $client
         wait $client 2>/dev/null
         check "kill -9 of its client ends the bomb" settle
@@ -190,17 +190,17 @@ if bomb >"$work/out" 2>&1; then
         (echo $BASHPID >"$procs"; exec nsenter -t "$init" -m -p -U -n -u -i -S 0 -G 0 -- /tmp/bomb) >/dev/null 2>&1 &
         used=$(fullest $((slow > 1 ? 20 : 2)))
         if [ "$used" -le 128 ] && [ "$used" -ge 80 ]; then ok "a fork bomb in the payload fills its share ($used of 128)"; else fail "payload bomb" "$used of 128"; fi
-        check "exec works in the bombed instance" timeout 10 hostctl exec pt-a -- true
+        check "exec works in the bombed instance" within 10 hostctl exec pt-a -- true
         check "10 times" timeout 30 sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do hostctl exec pt-a -- true || exit 1; done'
 else
         skip "fork bombs" "no static program can be made: $(tail -n 1 "$work/out")"
 fi
-check "stop --force ends it" timeout 15 hostctl stop --force pt-a
+check "stop --force ends it" within 15 hostctl stop --force pt-a
 check "no leaks after the bomb" no_leaks
 hostctl set pt-a pids=256 memory=64MiB >/dev/null
 hostctl start pt-a >/dev/null
 init=$(instance_pid pt-a)
-check_is "a memory hog is killed: 137" 137 status_of timeout 30 hostctl exec pt-a -- sh -c ': hog; x=a; while :; do x=$x$x$x$x; done'
+check_is "a memory hog is killed: 137" 137 status_of within 30 hostctl exec pt-a -- sh -c ': hog; x=a; while :; do x=$x$x$x$x; done'
 check_is "its record says out of memory" true record_of ': hog' .oom
 peak=$(record_of ': hog' .memory_peak)
 if [ "$peak" -gt $((20 << 20)) ] && [ "$peak" -le $((70 << 20)) ]; then ok "and the peak, $peak bytes"; else fail "peak" "$peak"; fi
@@ -214,8 +214,8 @@ check_is "a command that uses the page cache only is not oom" false record_of 'c
 # --- paused
 hostctl pause pt-a >/dev/null
 begin=$(now_ms)
-check_status "exec in a paused instance" 125 paused timeout 5 hostctl exec pt-a -- true
-check_status "file pull too" 7 paused timeout 5 hostctl file pull pt-a:/etc/passwd -
+check_status "exec in a paused instance" 125 paused within 5 hostctl exec pt-a -- true
+check_status "file pull too" 7 paused within 5 hostctl file pull pt-a:/etc/passwd -
 [ $(($(now_ms) - begin)) -lt $((1000 * slow)) ] && ok "at once" || fail "paused" "it took $(($(now_ms) - begin)) ms"
 hostctl resume pt-a >/dev/null
 
@@ -233,7 +233,7 @@ step=0.1 two=2.5
 [ "$slow" -gt 1 ] && step=0.6 two=15 # hostd must die before they end
 hostctl exec pt-a -- sh -c "i=0; while [ \$i -lt 30 ]; do echo \$i; i=\$((i+1)); sleep $step; done; echo late; exit 42" >"$work/live" 2>"$work/live.err" &
 client=$!
-timeout 50 hostctl exec --timeout 60s pt-a -- sh -c "sleep $two; exit 6" >/dev/null 2>&1 &
+within 50 hostctl exec --timeout 60s pt-a -- sh -c "sleep $two; exit 6" >/dev/null 2>&1 &
 second=$!
 sleep 0.7
 check "hostd is killed and starts again beside running commands" hostd_crash

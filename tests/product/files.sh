@@ -8,7 +8,7 @@ launch pt-a disk=1GiB memory=128MiB >/dev/null || { fail launch pt-a; finish; }
 t=$work/t
 mkdir "$t"
 cd "$t" || exit 1
-quiet() { timeout 30 hostctl "$@" >/dev/null; }
+quiet() { within 30 hostctl "$@" >/dev/null; }
 sum() { sha256sum | cut -c1-64; }
 
 # --- one file
@@ -81,26 +81,26 @@ check "a tree of bad links is pulled as links" sh -c 'mkdir ev && hostctl file p
 mkdir dst
 ln -s "$t/outside" dst/evil
 mkdir outside
-timeout 20 hostctl file pull -r pt-a:/tmp/evil dst/ >"$work/out" 2>&1
+within 20 hostctl file pull -r pt-a:/tmp/evil dst/ >"$work/out" 2>&1
 if [ -z "$(ls -A outside)" ]; then ok "a link in our directory is not followed"; else fail "link in our directory" "$(ls outside)"; fi
 ex pt-a -- sh -c 'ln -s /etc/hostname /tmp/hn; echo guest >/etc/hostname'
 got=$(hostctl file pull pt-a:/tmp/hn - 2>/dev/null)
 if [ "$got" = guest ] || [ -z "$got" ]; then ok "a link is followed inside or not at all"; else fail "link" "$got"; fi
 ex pt-a -- sh -c 'rm -rf /tmp/w; ln -s /etc /tmp/w'
-printf 'from host' | timeout 10 hostctl file push - pt-a:/tmp/w/pt-mark >/dev/null 2>&1
+printf 'from host' | within 10 hostctl file push - pt-a:/tmp/w/pt-mark >/dev/null 2>&1
 [ ! -e /etc/pt-mark ] && ok "push through a link of the guest's stays inside" || { fail "push through a link" "/etc/pt-mark is on the host"; rm -f /etc/pt-mark; }
 for p in /proc/self/root/etc/hostname /proc/1/root/etc/hostname /proc/self/cwd/etc/hostname /dev/fd/0 /proc/self/fd/0; do
-        got=$(timeout 10 hostctl file pull "pt-a:$p" - 2>/dev/null)
+        got=$(within 10 hostctl file pull "pt-a:$p" - 2>/dev/null)
         if [ "$got" = "$(cat /etc/hostname)" ] && [ "$got" != guest ]; then fail "$p" "the host's file came"; else ok "$p gives nothing of the host's"; fi
 done
 
 # --- things that are no files
 ex pt-a -- sh -c 'mkfifo /tmp/fifo; mkdir /tmp/with; mkfifo /tmp/with/fifo; ln -s /dev/zero /tmp/with/zero; echo y >/tmp/with/y'
-check_not "pull of a pipe does not hang" timeout 10 hostctl file pull pt-a:/tmp/fifo "$t/p"
+check_not "pull of a pipe does not hang" within 10 hostctl file pull pt-a:/tmp/fifo "$t/p"
 [ -e "$t/p" ] && fail "pull of a pipe" "it left a file" || ok "and leaves no file"
 check "push into a pipe does not hang" sh -c 'echo x | timeout 10 hostctl file push - pt-a:/tmp/fifo; [ $? -ne 124 ]'
 check_not "pull of a device ends" sh -c 'timeout 10 hostctl file pull pt-a:/dev/zero - | head -c 1 | grep -q . '
-check "list of it does not hang" timeout 10 hostctl file list pt-a:/tmp/with
+check "list of it does not hang" within 10 hostctl file list pt-a:/tmp/with
 check "pull -r with a pipe in it does not hang" sh -c 'mkdir w && timeout 10 hostctl file pull -r pt-a:/tmp/with w/ >/dev/null && [ -f w/with/y ]'
 
 # --- a guest that exchanges directory and link all the time
@@ -119,13 +119,13 @@ taken=0 rounds=0
 end=$(($(now_ms) + 12000))
 while [ "$(now_ms)" -lt $end ]; do
         rounds=$((rounds + 1))
-        timeout 10 hostctl file pull pt-a:/tmp/race/d/passwd "$t/r" >/dev/null 2>&1 && [ "$(sum <"$t/r")" = "$hostsum" ] && taken=$((taken + 1))
-        echo mark | timeout 10 hostctl file push - pt-a:/tmp/race/d/pt-race >/dev/null 2>&1
+        within 10 hostctl file pull pt-a:/tmp/race/d/passwd "$t/r" >/dev/null 2>&1 && [ "$(sum <"$t/r")" = "$hostsum" ] && taken=$((taken + 1))
+        echo mark | within 10 hostctl file push - pt-a:/tmp/race/d/pt-race >/dev/null 2>&1
         rm -rf "$t/rr"
         mkdir "$t/rr"
-        timeout 10 hostctl file pull -r pt-a:/tmp/race "$t/rr/" >/dev/null 2>&1
+        within 10 hostctl file pull -r pt-a:/tmp/race "$t/rr/" >/dev/null 2>&1
         [ ! -L "$t/rr/race/d" ] && [ "$(sum 2>/dev/null <"$t/rr/race/d/passwd")" = "$hostsum" ] && taken=$((taken + 1))
-        timeout 10 hostctl file rm pt-a:/tmp/race/d/pt-race >/dev/null 2>&1
+        within 10 hostctl file rm pt-a:/tmp/race/d/pt-race >/dev/null 2>&1
 done
 kill -9 $racer 2>/dev/null
 wait $racer 2>/dev/null
@@ -159,7 +159,7 @@ check "a push that is killed leaves no control group" wait_for 5 no_command_grou
 hostctl set pt-a disk=96MiB >/dev/null 2>&1
 hostctl delete --force pt-a >/dev/null
 launch pt-a disk=32MiB >/dev/null
-timeout 30 hostctl file push large pt-a:/tmp/large >"$work/out" 2>&1
+within 30 hostctl file push large pt-a:/tmp/large >"$work/out" 2>&1
 status=$?
 if [ $status -ne 0 ] && grep -qiE 'space|quota' "$work/out"; then ok "a push that does not fit says so"; else fail "full disk" "status $status: $(cat "$work/out")"; fi
 check_not "and leaves nothing" ex pt-a -- test -e /tmp/large

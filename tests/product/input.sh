@@ -21,7 +21,7 @@ refuse() {
         local field=$1 status
         shift
         tried=$((tried + 1))
-        timeout 10 hostctl "$@" >"$work/out" 2>&1 </dev/null
+        within 10 hostctl "$@" >"$work/out" 2>&1 </dev/null
         status=$?
         [ "$1" = exec ] || [ "$1" = shell ] && [ $status = 125 ] && status=2
         if [ $status -ne 2 ] || ! grep -qaiE -- "$field" "$work/out"; then

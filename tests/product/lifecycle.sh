@@ -30,7 +30,7 @@ check "restart" hostctl restart pt-a
 check "exec after restart" ex pt-a -- true
 check "pause" hostctl pause pt-a
 check_is "paused" paused state pt-a
-check_status "exec in a paused one fails at once" 125 paused timeout 2 hostctl exec pt-a -- true
+check_status "exec in a paused one fails at once" 125 paused within 2 hostctl exec pt-a -- true
 check "resume" hostctl resume pt-a
 check_is "resumed" running state pt-a
 check "exec after resume" ex pt-a -- true
@@ -112,12 +112,12 @@ launch pt-a >/dev/null
 slow pt-a 8
 hostctl stop pt-a >/dev/null 2>&1 &
 wait_for 3 is_state pt-a stopping || fail "stopping" "it is $(state pt-a)"
-check "delete --force when stopping" timeout 5 hostctl delete --force pt-a
+check "delete --force when stopping" within 5 hostctl delete --force pt-a
 wait $!
 check "gone after delete when stopping" absent pt-a
 hostctl create tiny pt-a -s memory=64MiB -s disk=128MiB >/dev/null
 hostctl start pt-a >/dev/null 2>&1 &
-check "delete --force when starting" timeout 10 hostctl delete --force pt-a
+check "delete --force when starting" within 10 hostctl delete --force pt-a
 wait $!
 check "gone after delete when starting" absent pt-a
 check "no leaks after deletes" no_leaks
@@ -127,7 +127,7 @@ launch pt-a stop_timeout=2s >/dev/null
 ex pt-a -- touch /var/tmp/deaf
 hostctl restart --force pt-a >/dev/null
 begin=$(now_ms)
-check "a guest that ignores the halt signal is killed after stop_timeout" timeout 10 hostctl stop pt-a
+check "a guest that ignores the halt signal is killed after stop_timeout" within 10 hostctl stop pt-a
 took=$(($(now_ms) - begin))
 if [ $took -ge 1900 ] && [ $took -le $((2000 + 2500 * slow)) ]; then ok "which took $took ms"; else fail "stop_timeout" "it took $took ms instead of 2 s"; fi
 hostctl start pt-a >/dev/null
@@ -144,7 +144,7 @@ worst=0
 for i in $(seq 20); do
         hostctl start pt-a >/dev/null 2>&1
         begin=$(now_ms)
-        timeout 25 hostctl stop pt-a >/dev/null 2>&1 || { fail "stop right after start" "round $i"; break; }
+        within 25 hostctl stop pt-a >/dev/null 2>&1 || { fail "stop right after start" "round $i"; break; }
         took=$(($(now_ms) - begin))
         [ $took -gt $worst ] && worst=$took
 done
@@ -155,7 +155,7 @@ if has_agent; then
         for i in 1 2 3; do
                 [ $i -gt 1 ] && hostctl start pt-s >/dev/null 2>&1
                 begin=$(now_ms)
-                timeout 30 hostctl stop pt-s >"$work/out" 2>&1 || fail "stop of systemd right after start" "round $i: $(cat "$work/out")"
+                within 30 hostctl stop pt-s >"$work/out" 2>&1 || fail "stop of systemd right after start" "round $i: $(cat "$work/out")"
                 took=$(($(now_ms) - begin))
                 [ $took -gt $worst ] && worst=$took
         done

@@ -33,11 +33,11 @@ wait_for 5 sh -c "ip netns exec hostd-qs-a python3 -c 'import socket; socket.cre
 
 fetch() { # NAME ADDRESS: busybox wget without a resolver is not to be trusted, so by hand
         local got
-        got=$(timeout 6 hostctl exec "$1" -- sh -c "(printf 'GET / HTTP/1.0\r\n\r\n'; sleep 0.3) | timeout 3 nc $2 8080 | tail -n 1")
+        got=$(within 6 hostctl exec "$1" -- sh -c "(printf 'GET / HTTP/1.0\r\n\r\n'; sleep 0.3) | timeout 3 nc $2 8080 | tail -n 1")
         echo "$got"
         [ -n "$got" ]
 }
-talk() { timeout 6 hostctl exec "$1" -- sh -c "echo x | timeout 2 nc $2 ${3:-9000} | head -n 1"; } # NAME ADDRESS PORT
+talk() { within 6 hostctl exec "$1" -- sh -c "echo x | timeout 2 nc $2 ${3:-9000} | head -n 1"; } # NAME ADDRESS PORT
 counter() { hostctl network show "$1" | sed -n "s/^ *$2: *//p"; }
 raw_counter() { nft -j list counters table inet hostd | jq -r ".nftables[] | .counter? | select(. != null and .name == \"i$(printf %04x "$(slot "$1")")_$2\") | .packets"; }
 
