@@ -134,9 +134,27 @@ static int read_weight_v1(CgroupBox *box, Limits *ret) {
         return r;
 }
 
+// A group that has processes may not be left without a list (ENOSPC): then all that the group above has is none, too.
 static int write_pin_v2(CgroupBox *box, const Limits *limits) {
+        char all[1024];
         // An empty write reaches no handler: a newline clears.
-        return cgroup_write(box->fds[CGROUP_V2], "", "cpuset.cpus", limits->cpu_pin ?: "\n");
+        int r = cgroup_write(box->fds[CGROUP_V2], "", "cpuset.cpus", limits->cpu_pin ?: "\n");
+
+        if (r != -ENOSPC || limits->cpu_pin)
+                return r;
+        r = cgroup_read(box->fds[CGROUP_V2], ABOVE, "cpuset.cpus.effective", all, sizeof(all));
+        return r < 0 ? r : cgroup_write(box->fds[CGROUP_V2], "", "cpuset.cpus", all);
+}
+
+static bool pin_is_as_wanted(CgroupBox *box, const char *wanted, const char *have) {
+        char all[1024];
+
+        if (strcmp(wanted ?: "", have ?: "") == 0)
+                return true;
+        if (wanted || !have || cgroup_read(box->fds[CGROUP_V2], ABOVE, "cpuset.cpus.effective", all, sizeof(all)) < 0)
+                return false;
+        all[strcspn(all, "\n")] = 0;
+        return strcmp(have, all) == 0;
 }
 
 static int read_pin_v2(CgroupBox *box, Limits *ret) {
@@ -412,7 +430,7 @@ static int limit_compare(CgroupBox *box, const Limits *wanted, const Limits *hav
                 bool same;
                 if (row->where != LIMIT_WHERE_CGROUP || !cgroup_host_can(box->host, i, NULL))
                         continue;
-                same = i == LIMIT_CPU_PIN ? strcmp(wanted->cpu_pin ?: "", have->cpu_pin ?: "") == 0
+                same = i == LIMIT_CPU_PIN ? pin_is_as_wanted(box, wanted->cpu_pin, have->cpu_pin)
                                           : limit_expected(box, i, wanted) == have->value[i];
                 if (same)
                         continue;
