@@ -152,7 +152,7 @@ foreign_settings() {
 
 exposure() {
         local unit bound said
-        for unit in hostd.service=66 hostd-instance@a.service=72; do
+        for unit in hostd.service=63 hostd-instance@a.service=72; do
                 bound=${unit#*=} unit=${unit%=*}
                 said=$(systemd-analyze security --no-pager "$unit" | sed -n 's/.*Overall exposure level for .*: \([0-9]*\)\.\([0-9]\) .*/\1\2/p')
                 echo "$unit: exposure $said of 100, bound $bound"
