@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# A mirror of Debian with just the packages of one template, for cases that build it in the guest, which reaches no other. Index and
-# signature are Debian's own, so apt in the guest checks what it always checks. Sourced by run, after image.sh.
+# A mirror of Debian with just the packages of one template, for hosts that build it and reach no other. Index and signature are Debian's
+# own, so apt checks there what it always checks. Sourced by tests/system/run and tests/packages/life.
 #
 #   dists/SUITE/InRelease, dists/SUITE/main/binary-ARCH/Packages.xz and its name by hash, pool/…
 
@@ -20,14 +20,15 @@ repository_apt() { # DIR ARGUMENT...
 }
 
 # Sets repository_dir. Kept for a day: then Debian may have other packages.
-repository_make() {
-        local suite work status
+repository_make() { # CACHE
+        local suite work status mirror
         suite=$(repository_value suite)
-        repository_dir=$image_cache/repository-$suite-$(sha256sum "$repository_recipe" "$top/tests/system/repository.sh" | sha256sum | cut -c1-16)
+        mirror=${HOSTD_SYSTEM_MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep -v security | head -1)}
+        repository_dir=$1/repository-$suite-$(sha256sum "$repository_recipe" "$top/tests/lib/repository.sh" | sha256sum | cut -c1-16)
         [ -n "$(find "$repository_dir" -maxdepth 0 -mtime -1 2>/dev/null)" ] && return 0
         work=$repository_dir.part
         rm -rf "$work" && mkdir -p "$work"/apt/state/lists/partial "$work"/apt/cache/archives/partial || return 1
-        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $image_mirror $suite main" >"$work/apt/sources.list"
+        echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$work/apt/sources.list"
         # shellcheck disable=SC2046
         repository_apt "$work/apt" update && repository_apt "$work/apt" install --download-only '?essential' '?priority(required)' $(repository_packages) &&
                 repository_lay_out "$work" "$suite" && rm -rf "$work/apt" "$repository_dir" && mv "$work" "$repository_dir"
@@ -60,9 +61,4 @@ for deb in glob.glob(f"{top}/apt/cache/archives/*.deb"):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     shutil.move(deb, path)
 PYTHON
-}
-
-repository_push() {
-        made repository_make "$image_cache/repository.lock" "$logs/repository.log" &&
-                tar c -C "$repository_dir" . | limited 300 guest_ssh 'rm -rf /root/repository && mkdir /root/repository && tar x -C /root/repository'
 }
