@@ -11,6 +11,7 @@ power_here=$top/tests/power
 cuts=${POWER_CUTS:-50} seed=${POWER_SEED:-1} rounds=${POWER_ROUNDS:-6}
 . "$top/tests/lib/tiny.sh"
 . "$power_here/machine.sh"
+. "$power_here/roots.sh"
 passed=0 failed=0
 export LC_ALL=C.UTF-8
 
@@ -42,18 +43,6 @@ recorder_start() {
                 --blockdev driver=file,filename="$work/log.raw",node-name=log,cache.no-flush=on \
                 --blockdev driver=blklogwrites,file=base,log=log,node-name=disk \
                 --export type=fuse,id=e,node-name=disk,mountpoint="$work/disk",writable=on
-}
-
-template_roots() {
-        local name
-        mkdir "$work/roots"
-        for name in one two t0 t1; do
-                tiny_root "$work/roots/$name" || return 1
-                echo $name >"$work/roots/$name/etc/which"
-                echo "# of $name" >"$work/roots/$name/home/agent/.profile"
-                chown 1000:1000 "$work/roots/$name/home/agent/.profile"
-                head -c 3000000 /dev/urandom >"$work/roots/$name/var/lib/ballast"
-        done
 }
 
 record() { # FSTYPE
@@ -99,7 +88,7 @@ P
 }
 
 machine_install || { echo "FAIL: make install"; exit 1; }
-template_roots || { echo "FAIL: the templates' roots cannot be made"; exit 1; }
+power_roots "$work/roots" || { echo "FAIL: the templates' roots cannot be made"; exit 1; }
 for fs in ${POWER_FS:-xfs}; do
         begin=$SECONDS
         record "$fs" || { failed=$((failed + 1)); echo "FAIL $fs: the work itself failed"; tail -n 5 "$work/hostd.log"; grep git "$work/hostd.log"; continue; }

@@ -2,7 +2,8 @@
 """Work that is recorded, and what must be true of it after a power cut.
 
     power.py work DEVICE ROOT...   does it on a running hostd; DEVICE takes the events (see cut.py), ROOT is a template's directory
-    power.py verify DEVICE         after hostd has come up on what was left: 0, or each broken promise on a line
+    power.py verify DEVICE [NEXT]  after hostd has come up on what was left: 0, or each broken promise on a line. NEXT takes the events
+                                   of work that goes on from here: what everything is now, and how much the logs have already
 
 Each operation belongs to one key (an instance, a setting, a policy, a template), and the operations of a key follow each other. So
 a key's state after the cut is known: that of the last operation that was answered, or of the one that was under way.
@@ -17,10 +18,11 @@ import time
 
 EVENT_SIZE = 512
 EVENTS_MAX = 8000
+SLOW = float(os.environ.get("HOSTD_TEST_SLOW", "1"))  # what limits on time are multiplied with
 
 
 def hostctl(*words, timeout=120):
-    return subprocess.run(("hostctl",) + words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(("hostctl",) + words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout * SLOW)
 
 
 def rows(*words):
@@ -33,13 +35,14 @@ def rows(*words):
 # ---- events ------------------------------------------------------------------------------------------------------------------
 
 class Events:
-    """One sector each, past the page cache and whatever cache the disk has. A new one is on the disk before the next step."""
+    """One sector each, past the page cache and whatever cache the disk has. A new one is on the disk before the next step.
+    Where the events lie outside of what loses its power, `flags` need not be O_DIRECT; `count` of them are kept."""
 
-    def __init__(self, device):
-        self.fd = os.open(device, os.O_WRONLY | os.O_DIRECT)
+    def __init__(self, device, flags=os.O_DIRECT, count=0):
+        self.fd = os.open(device, os.O_WRONLY | flags, 0o600)
         self.buffer = mmap.mmap(-1, EVENT_SIZE)
         self.lock = threading.Lock()
-        self.count = 0
+        self.count = count
 
     def add(self, **event):
         with self.lock:
@@ -64,22 +67,29 @@ def read_events(device):
 # ---- work --------------------------------------------------------------------------------------------------------------------
 
 class Work:
-    def __init__(self, device):
-        self.events = Events(device)
+    def __init__(self, events, call=hostctl):
+        self.events, self.call = events, call
         self.failed = []
 
-    def run(self, key, value, *words, audit=None):
-        """`value` is what the key is when the command has succeeded; None: absent. `audit`: (method, target) of its record."""
-        self.events.add(what="begin", key=key, value=value, audit=audit, words=" ".join(words[:2]))
-        result = hostctl(*words)
-        self.events.add(what="end", key=key, value=value, audit=audit, ok=result.returncode == 0)
+    def run(self, key, value, *words, audit=None, also=()):
+        """`value` is what the key is when the command has succeeded; None: absent. `audit`: (method, target) of its record.
+        `also`: further keys and their values. Returns whether it succeeded."""
+        changes = [(key, value, audit)] + [(k, v, None) for k, v in also]
+        for k, v, a in changes:
+            self.events.add(what="begin", key=k, value=v, audit=a, words=" ".join(words[:2]))
+        result = self.call(*words)
+        for k, v, a in changes:
+            self.events.add(what="end", key=k, value=v, audit=a, ok=result.returncode == 0)
         if result.returncode:
             self.failed.append("hostctl %s: %s" % (" ".join(words), result.stderr.strip()))
+        return result.returncode == 0
+
+    def settings(self, **settings):
+        settings = dict(memory="64MiB", disk="64MiB", boot="last", **settings)
+        return [w for k, v in settings.items() for w in ("-s", "%s=%s" % (k, v))]
 
     def create(self, name, **settings):
-        settings = dict(memory="64MiB", disk="64MiB", boot="last", **settings)
-        words = [w for k, v in settings.items() for w in ("-s", "%s=%s" % (k, v))]
-        self.run("instance " + name, "present", "create", "one", name, *words, audit=("io.hostd.Instance.Create", name))
+        self.run("instance " + name, "present", "create", "one", name, *self.settings(**settings), audit=("io.hostd.Instance.Create", name))
 
     def delete(self, name):
         self.run("instance " + name, None, "delete", "--force", name, audit=("io.hostd.Instance.Delete", name))
@@ -164,7 +174,9 @@ def expected(events):
     """key -> the values it may have. A refused operation changes nothing, one that was under way may have come to its end."""
     may = {}
     for e in events:
-        if e["what"] == "begin":
+        if e["what"] == "is":
+            may[e["key"]] = [e["value"]]
+        elif e["what"] == "begin":
             may.setdefault(e["key"], [None]).append(e["value"])
         elif e["what"] == "end" and not e["ok"]:
             may[e["key"]].pop()
@@ -173,8 +185,19 @@ def expected(events):
     return may
 
 
+def under_way(events):
+    """The beginnings that have no end."""
+    found = {}
+    for e in events:
+        if e["what"] == "begin":
+            found[e["key"]] = e
+        elif e["what"] == "end":
+            del found[e["key"]]
+    return list(found.values())
+
+
 def wait_until(seconds, condition):
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * SLOW
     while not condition():
         if time.monotonic() > end:
             return False
@@ -192,6 +215,8 @@ class Promises:
         self.may = expected(self.events)
         self.etc, self.state = etc, state
         self.broken = []
+        self.before = {tuple(e["of"]): e["count"] for e in self.events if e["what"] == "had"}
+        self.now, self.had = {}, dict(self.before)
 
     def say(self, text):
         self.broken.append(text)
@@ -209,28 +234,34 @@ class Promises:
             return False
         return True
 
+    def value(self, kind, name, may):
+        """What is so now, in the words of the events. LookupError: not a key that can be looked up."""
+        if kind == "instance":
+            return "present" if name in self.instances else None
+        if kind == "template":
+            return "present" if name in self.templates else None
+        if kind == "policy" and name not in self.policies:
+            return None
+        if kind == "policy":
+            text = hostctl("policy", "show", name).stdout
+            return next((m for m in may if m and str(m) in text.split()), "something else: " + text)
+        if kind in ("memory", "pids") and name in self.instances:
+            value = json.loads(hostctl("show", name, "-f", "json").stdout)[kind]
+            return "%dMiB" % (value >> 20) if kind == "memory" else str(value)
+        raise LookupError(kind)
+
     def keys(self):
-        instances = {r["name"]: r for r in rows("list")}
-        policies = {r["policy"] for r in rows("policy", "list")}
-        templates = {r["name"] for r in rows("template", "list")}
+        self.instances = {r["name"] for r in rows("list")}
+        self.policies = {r["policy"] for r in rows("policy", "list")}
+        self.templates = {r["name"] for r in rows("template", "list")}
         for key, may in self.may.items():
             kind, name = key.split(" ", 1)
-            if kind == "instance":
-                now = "present" if name in instances else None
-            elif kind == "policy":
-                now = None
-                if name in policies:
-                    text = hostctl("policy", "show", name).stdout
-                    now = next((m for m in may if m and str(m) in text.split()), "something else: " + text)
-            elif kind == "template":
-                now = "present" if name in templates else None
-            elif kind in ("memory", "pids") and name in instances:
-                value = json.loads(hostctl("show", name, "-f", "json").stdout)[kind]
-                now = "%dMiB" % (value >> 20) if kind == "memory" else str(value)
-                if now not in may and None in may:
-                    continue  # what it had at its creation
-            else:
+            try:
+                now = self.now[key] = self.value(kind, name, may)
+            except LookupError:
                 continue
+            if kind in ("memory", "pids") and None in may:
+                continue  # what it had at its creation
             self.check(now in may, "%s is %s and not one of %s" % (key, now, may))
 
     def runs(self):
@@ -252,7 +283,9 @@ class Promises:
             digest = json.loads(hostctl("show", name, "-f", "json").stdout)["digest"]
             of = {r["digest"]: r["name"] for r in rows("template", "list")}.get(digest)
             self.check([of] == lines[:1], "%s has the root of %s and the record of %s" % (name, lines[:1], of))
+            self.now["state " + name] = "stopped"
             if "root " + name in self.may:
+                self.now["root " + name] = of
                 self.check(of in [m or "one" for m in self.may["root " + name]], "%s is of %s, not %s" % (name, of, self.may["root " + name]))
             hostctl("stop", "--force", name)
 
@@ -262,12 +295,14 @@ class Promises:
         result = self.git("fsck", "--full", "--strict")
         self.check(result.returncode == 0, "git fsck: %s" % (result.stdout + result.stderr).strip())
         log = self.git("log", "--format=%B").stdout
-        words = {"io.hostd.Instance.Create": "create", "io.hostd.Instance.Delete": "delete", "io.hostd.Instance.Set": "set",
+        words = {"io.hostd.Instance.Create": "create", "io.hostd.Instance.Launch": "launch", "io.hostd.Instance.Delete": "delete", "io.hostd.Instance.Set": "set",
                  "io.hostd.Policy.Set": "policy set", "io.hostd.Policy.Delete": "policy delete"}
         for (method, target), count in self.answered().items():
             if method in words:
                 text = "%s %s" % (words[method], target)
                 found = sum(part.split(" (")[0].strip() == text for line in log.splitlines() for part in line.split(";"))
+                count += self.before.get((text,), 0)
+                self.had[(text,)] = found
                 self.check(found >= count, "%d of %d answered \"%s\" are in the history" % (found, count, text))
 
     def answered(self):
@@ -277,15 +312,21 @@ class Promises:
                 count[tuple(e["audit"])] = count.get(tuple(e["audit"]), 0) + 1
         return count
 
-    def audit(self):
-        result = hostctl("audit", "verify")
-        self.check(result.returncode == 0, "audit verify: %s" % result.stderr.strip())
+    def audited(self):
         have = {}
         for r in rows("audit", "query"):
             if r["result"] == "ok":
                 have[(r["method"], r["target"])] = have.get((r["method"], r["target"]), 0) + 1
-        for (method, target), count in self.answered().items():
-            self.check(have.get((method, target), 0) >= count, "%d of %d answered %s %s are in the audit log" % (have.get((method, target), 0), count, method, target))
+        return have
+
+    def audit(self):
+        result = hostctl("audit", "verify")
+        self.check(result.returncode == 0, "audit verify: %s" % result.stderr.strip())
+        have = self.audited()
+        for of, count in self.answered().items():
+            count += self.before.get(of, 0)
+            self.had[of] = have.get(of, 0)
+            self.check(self.had[of] >= count, "%d of %d answered %s %s are in the audit log" % (self.had[of], count, *of))
 
     def leftovers(self):
         result = hostctl("leaks")
@@ -316,6 +357,15 @@ class Promises:
             out = subprocess.run(("sha256sum", path), capture_output=True, text=True).stdout.split()
             self.check(out[:1] == [r["digest"]], "the image of %s is not what its name says" % r["name"])
 
+    def settle(self, path):
+        """Everything is known again: what was under way is either done or undone."""
+        events = Events(path, os.O_CREAT | os.O_TRUNC)
+        for key, value in self.now.items():
+            events.add(what="is", key=key, value=value)
+        have = self.audited()  # with what runs() asked for
+        for of, count in self.had.items():
+            events.add(what="had", of=of, count=have.get(of, count))
+
     def all(self):
         if not self.up():
             return
@@ -330,7 +380,7 @@ class Promises:
 
 def main():
     if sys.argv[1] == "work":
-        work = Work(sys.argv[2])
+        work = Work(Events(sys.argv[2]))
         work.all(int(sys.argv[3]), sys.argv[4:])
         print("%d events, %d refused" % (work.events.count, len(work.failed)))
         for text in work.failed:
@@ -340,8 +390,10 @@ def main():
     promises.all()
     for text in promises.broken:
         print("BROKEN " + text)
+    if len(sys.argv) > 3 and not promises.broken:
+        promises.settle(sys.argv[3])
     events = promises.events
-    print("%d answered, %d under way" % (sum(e["what"] == "end" for e in events), sum(e["what"] == "begin" for e in events) - sum(e["what"] == "end" for e in events)))
+    print("%d answered, %d under way" % (sum(e["what"] == "end" for e in events), len(under_way(events))))
     return 1 if promises.broken else 0
 
 
