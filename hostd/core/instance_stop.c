@@ -179,6 +179,7 @@ int instance_clean(Instance *instance, Error *err) {
                 (void) unlink(name_link);
         if (r >= 0)
                 manager_unwarn(m, "clean", instance->record.name);
+        manager_unwarn(m, "guest-helper", instance->record.name); // nothing is left for one to be missing in
         return r;
 }
 

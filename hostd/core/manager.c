@@ -280,7 +280,9 @@ static void adopt_all(Manager *m) {
                                 manager_warn(m, "apply", i->record.name, "%s", error_message(&later, -EIO));
                         continue;
                 }
-                if (r != -ENOENT)
+                if (r == -ENOENT)
+                        manager_unwarn(m, "guest-helper", i->record.name); // who said so last did not see the end
+                else
                         manager_warn(m, "adopt", i->record.name, "%s", error_message(&err, r));
                 if (was_started(i) && instance_clean(i, &later) < 0)
                         manager_warn(m, "clean", i->record.name, "%s", error_message(&later, -EIO));

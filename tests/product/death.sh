@@ -220,6 +220,16 @@ fi
 # --- a lost store
 launch pt-stopped >/dev/null
 hostctl stop pt-stopped >/dev/null
+warn_of_helper() {
+        python3 -c 'import sqlite3, sys
+with sqlite3.connect(sys.argv[1]) as store:
+    store.execute("INSERT INTO warning (kind, entity, text, first_seen, last_seen, count) VALUES (?, ?, ?, 1, 1, 1)", ("guest-helper", "pt-stopped", "died"))' "$HOSTD_STATE/state.db"
+}
+helper_warned() { hostctl warning list -f csv | grep 'guest-helper.*pt-stopped'; }
+hostd_kill
+check "what the last hostd said of a helper" warn_of_helper
+check "is in the store that the next one starts with" hostd_start
+check_not "but of an instance that does not run it is no longer said" helper_warned
 init=$(instance_pid pt-keep)
 before=$(fence pt-keep)
 slots=$(csv name,slot | grep '^pt-' | sort)

@@ -23,19 +23,42 @@ limited() {
         wait $pid
 }
 
+# Descriptor 8 holds the slot. One waiter for each, because the kernel gives a lock to whoever has waited longest: who only looked
+# now and then would never come between a guest and the next one of a long run.
+guest_wait_slot() {
+        local slot fd pid won= fds=() pids=()
+        for slot in $(seq "$guest_slots"); do
+                exec {fd}>"$image_cache/slot.$slot"
+                fds[slot]=$fd
+                (exec flock "$fd") &
+                pids[slot]=$!
+        done
+        while [ -z "$won" ]; do
+                wait -n -p pid "${pids[@]}" || return 1
+                for slot in "${!pids[@]}"; do [ "${pids[slot]}" != "$pid" ] || won=$slot; done
+        done
+        exec 8>&"${fds[won]}"
+        for slot in "${!pids[@]}"; do
+                kill "${pids[slot]}" 2>/dev/null
+                wait "${pids[slot]}" 2>/dev/null
+                fd=${fds[slot]}
+                exec {fd}>&-
+        done
+        guest_slot=$won
+}
+
 # Waits for one of the slots and makes guest_dir.
 guest_take_slot() {
-        local said=
-        while :; do
-                for guest_slot in $(seq "$guest_slots"); do
-                        exec 8>"$image_cache/slot.$guest_slot"
-                        flock -n 8 && break 2
-                done
-                [ -n "$said" ] || note "waiting: $guest_slots guests are running already"
-                said=1
-                sleep 2 &
-                wait $!
+        local slot
+        guest_slot=
+        for slot in $(seq "$guest_slots"); do
+                exec 8>"$image_cache/slot.$slot"
+                flock -n 8 && guest_slot=$slot && break
         done
+        if [ -z "$guest_slot" ]; then
+                note "waiting: $guest_slots guests are running already"
+                guest_wait_slot || return 1
+        fi
         guest_dir=$image_cache/guest.$guest_slot
         rm -rf "$guest_dir"
         mkdir "$guest_dir"
