@@ -67,6 +67,8 @@ def read_events(device):
 # ---- work --------------------------------------------------------------------------------------------------------------------
 
 class Work:
+    refused_is_undone = True
+
     def __init__(self, events, call=hostctl):
         self.events, self.call = events, call
         self.failed = []
@@ -78,7 +80,7 @@ class Work:
         for k, v, a in changes:
             self.events.add(what="begin", key=k, value=v, audit=a, words=" ".join(words[:2]))
         result = self.call(*words)
-        for k, v, a in changes:
+        for k, v, a in changes if result.returncode == 0 or self.refused_is_undone else ():
             self.events.add(what="end", key=k, value=v, audit=a, ok=result.returncode == 0)
         if result.returncode:
             self.failed.append("hostctl %s: %s" % (" ".join(words), result.stderr.strip()))

@@ -8,13 +8,16 @@
 # nearly all places are new. What was flushed is kept: QEMU's own flush to this machine's disk, which "unsafe" leaves out, is for
 # this machine's power. A write over an older one of the same boot is kept also without a flush; the cuts of
 # tests/integration/power.sh take such writes, too.
+. "$top/tests/lib/tiny.sh"
+. "$top/tests/power/roots.sh"
 
 cuts_say() { printf '%s\n' "$*" >>"$cuts_log"; }
 
 # The first guest of all: hostd as it was saved, with the roots of templates in it. The tree outlives the cuts with what they flush.
 cuts_begin() {
         guest_take_slot && guest_resume "$snapshot_hostd" || return 1
-        limited 120 guest_ssh 'cd /root/hostd && bash -ec ". tests/lib/tiny.sh; . tests/power/roots.sh; power_roots /root/roots; sync"' </dev/null >>"$cuts_log" 2>&1 || return 1
+        [ -d "$work/roots" ] || power_roots "$work/roots" || return 1
+        tar c -C "$work" roots | limited 300 guest_ssh 'tar x -C /root && sync' >>"$cuts_log" 2>&1 || return 1
         : >"$cuts_notes"
         cuts_boot_id=$(limited 60 guest_ssh cat /proc/sys/kernel/random/boot_id </dev/null)
 }
@@ -24,7 +27,7 @@ cuts_work() { # SEED
         local status
         CUTS_SSH="$(declare -f guest_ssh); guest_dir=$guest_dir guest_port=$guest_port; guest_ssh" \
                 timeout -k 10 900 python3 "$top/tests/system/cuts.py" "$cuts_notes" "$guest_pid" "$1" /root/roots >"$work/cuts.out" 2>&1 </dev/null &
-        wait $!
+        wait $! 2>/dev/null # also the word of QEMU's end
         status=$?
         kill -9 "$guest_pid" 2>/dev/null
         wait "$guest_pid" 2>/dev/null
@@ -94,6 +97,7 @@ cuts_one() { # NUMBER
         booted=$((SECONDS - booted))
         cuts_verify >"$work/cuts.verify" || { cuts_broken "$1" "$(tail -n 1 "$work/cuts.out")"; return; }
         passed_cuts=$((passed_cuts + 1))
+        grep '^refused' "$work/cuts.out" | sed 's/^/# /' >>"$cuts_log"
         cuts_say "ok: cut $1: $(tail -n 1 "$work/cuts.out"); $(grep answered "$work/cuts.verify"); booted in $booted s, all in $((SECONDS - begin)) s"
 }
 
