@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A template is built of Debian's packages by a hostd under systemd: in a unit of its own, by mmdebstrap, with nothing but what the unit
 # allows. An instance of it boots. A build that is given up, and one without packages, leave nothing.
-# LIMIT: 1500
+# LIMIT: 2400
 # NEEDS: repository
 . tests/system/lib.sh
 property() { systemctl show -P "$2" "$1"; }
