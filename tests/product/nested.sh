@@ -29,7 +29,7 @@ check_is "bwrap in bwrap" ok login $box $box echo ok
 check_is "bwrap as another user inside" 4242 login $box --uid 4242 id -u
 check_is "bwrap with an empty tmp and no network but lo" "0 lo" login bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp sh -c 'echo $(ls -A /tmp | wc -l) $(sed -n "s/^ *\([a-z0-9]*\):.*/\1/p" /proc/net/dev)'
 check "50 bwraps, 10 at once" login sh -c "for r in 1 2 3 4 5; do p=; for i in 1 2 3 4 5 6 7 8 9 10; do $box true & p=\"\$p \$!\"; done; for i in \$p; do wait \$i || exit 1; done; done"
-check "10 killed: no mount and no process stays" login sh -c "for i in 1 2 3 4 5 6 7 8 9 10; do $box --die-with-parent sleep 600 & p=\"\$p \$!\"; done; sleep 1; kill -9 \$p; wait; for i in 1 2 3 4 5 6 7 8 9 10; do pgrep -x sleep || break; sleep 1; done; ! pgrep -a -x sleep && ! grep -e newroot -e oldroot /proc/self/mountinfo"
+check "10 killed: no mount and no process stays" login sh -c "for i in 1 2 3 4 5 6 7 8 9 10; do $box --die-with-parent sleep 600 & p=\"\$p \$!\"; done; until [ \$(pgrep -fc '^sleep 600') -eq 10 ]; do sleep 0.1; done; kill -9 \$p; wait; for i in 1 2 3 4 5 6 7 8 9 10; do pgrep -x sleep || break; sleep 1; done; ! pgrep -a -x sleep && ! grep -e newroot -e oldroot /proc/self/mountinfo"
 
 # --- podman, rootless
 mkdir -p "$work/ctr/bin"
