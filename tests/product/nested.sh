@@ -64,12 +64,16 @@ check "podman stop and rm" login sh -c 'podman stop -t 1 web && podman rm web'
 if as_root test -c /dev/fuse && has fuse-overlayfs; then
         fo="podman --root /home/agent/fo --storage-opt overlay.mount_program=/usr/bin/fuse-overlayfs"
         check_is "podman on fuse-overlayfs" ok login sh -c "$fo import -q /var/tmp/ctr.tar local/bb >/dev/null && $fo run --rm --network none local/bb /bin/echo ok"
+else
+        skip "podman on fuse-overlayfs" "there is no /dev/fuse, or no fuse-overlayfs in the template $template"
 fi
 
 # --- podman, as root of the instance
 check_is "rootful podman" ok login_root sh -c 'podman import -q /var/tmp/ctr.tar local/bb >/dev/null && podman run --rm --network none local/bb /bin/echo ok'
-if has netavark && as_root sh -c 'command -v nft' >/dev/null; then
+if as_root test -x /usr/lib/podman/netavark && has nft; then
         check_is "rootful podman with its bridge" ok login_root podman run --rm local/bb /bin/echo ok
+else
+        skip "rootful podman with its bridge" "netavark or nft is not in the template $template"
 fi
 
 # --- systemd in a container
