@@ -105,7 +105,6 @@ for i in range(20000): open("/home/agent/many/%d" % i, "w").close()'
 # are within the limit (in KiB).
 quota_attack() {
         local name=$1 user=$2 dir=$3 limit=$4 way=$5 out=/tmp/attack.out status=0 used pid
-        hostctl exec --user "$user" "$name" -- mkdir "$dir/a"
         rm -f /tmp/hold
         mkfifo /tmp/hold
         hostctl exec --user "$user" "$name" -- python3 /opt/quota_attack.py fill "$way" "$dir/a" </tmp/hold >$out 2>&1 &
@@ -115,31 +114,56 @@ quota_attack() {
         sync -f /var/lib/hostd
         used=$(($(du -skx "/var/lib/hostd/instances/$name" | cut -f1)))
         echo "$user in $dir, $(tail -n 1 $out); $used KiB on disk, $(($(quota_used "$name") / 1024)) KiB counted, of $limit"
-        # What it needs for the map of a fragmented file, xfs takes above the limit: a few blocks.
+        # What the map of a fragmented file needs, xfs and ext4 take above the limit: a few blocks.
         [ "$used" -le $((limit + 64)) ]
         [ "$(quota_used "$name")" -le $(((limit + 64) * 1024)) ]
         echo >&9
         exec 9>&-
         wait $pid || status=$?
         [ $status -eq 0 ] || [ $status -eq 3 ] || { cat $out; return 1; }
-        hostctl exec "$name" -- rm -rf "$dir/a"
 }
 
 quota_used() { hostctl show "$1" -f json | jq .disk_used; }
 
+# Between two instances the file system itself refuses what would take a file from one count into the other.
+quota_apart() { # NAME OTHER
+        local from=/var/lib/hostd/instances/$1/data to=/var/lib/hostd/instances/$2/data
+        touch "$from/moved"
+        refused python3 -c 'import os, sys; os.link(*sys.argv[1:])' "$from/moved" "$to/moved" 2>/dev/null
+        refused python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$from/moved" "$to/moved" 2>/dev/null
+        rm "$from/moved"
+}
+
 quota_attacks() {
-        local way
-        hostctl launch agent q -s memory=512MiB -s pids=256 -s disk=64MiB -s inodes=3000
+        local way ways="dense small empty links sparse fallocate kept truncated special unnamed deleted clones mapped attributes directories renamed"
+        hostctl launch agent q -s memory=512MiB -s pids=256 -s disk=32MiB -s inodes=1500
+        hostctl create agent r -s memory=256MiB -s disk=64MiB -s inodes=3000
         until_true 120 hostctl exec q -- test -S /run/dbus/system_bus_socket
         hostctl file push tests/system/quota_attack.py q:/opt/quota_attack.py
-        for way in dense small empty links sparse fallocate unnamed deleted clones mapped attributes directories renamed; do
-                quota_attack q agent /home/agent $((64 << 10)) $way
-        done
-        for way in dense small sparse unnamed clones mapped; do quota_attack q root /var/tmp $((64 << 10)) $way; done
+        # The home is the data volume, /var/tmp the overlay.
+        for way in $ways; do quota_attack q agent /home/agent $((32 << 10)) $way; done
+        for way in $ways; do quota_attack q root /var/tmp $((32 << 10)) $way; done
+        for way in dense small; do quota_attack q agent /var/tmp $((32 << 10)) $way; done
+        for way in dense small; do quota_attack q root /home/agent $((32 << 10)) $way; done
         hostctl exec q -- python3 /opt/quota_attack.py leave /var/tmp
         hostctl exec q -- python3 /opt/quota_attack.py leave /root
+        hostctl exec q -- python3 /opt/quota_attack.py leave /home/agent/roots
         hostctl exec --user agent q -- python3 /opt/quota_attack.py leave /home/agent
+        hostctl exec --user agent q -- python3 /opt/quota_attack.py leave /var/tmp/agents
         hostctl exec --user agent q -- touch /var/tmp/room /home/agent/room
-        hostctl delete --force q
+        quota_apart q r
+        hostctl delete --force q r
         bites "disk and inodes, in every way"
+}
+
+# In a guest from "boot": the second disk becomes ext4 with project quotas, and hostd is installed on it.
+ext4_up() {
+        cp -a /var/lib/hostd/templates /root/templates
+        umount /var/lib/hostd
+        mkfs.ext4 -q -F -O quota,project -E quotatype=prjquota /dev/vdb
+        sed -i 's|^/dev/vdb .*|/dev/vdb /var/lib/hostd ext4 prjquota 0 0|' /etc/fstab
+        systemctl daemon-reload
+        mount /var/lib/hostd
+        mv /root/templates /var/lib/hostd/
+        hostd_up
 }

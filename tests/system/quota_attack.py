@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Runs in an instance: every way to take more disk than one may have, and to get out of the project that counts it.
 
-    python3 - fill WAY DIRECTORY   takes all it gets in that way; prints what ended it; keeps it until a line comes on stdin
+    python3 - fill WAY DIRECTORY   makes the directory, takes all it gets there in that way; prints what ended it; keeps it until a line
+                                   comes on stdin, and removes it
     python3 - leave DIRECTORY      tries to leave, see or raise the limit; prints what was not refused and exits 1
 """
 import ctypes
@@ -9,11 +10,15 @@ import errno
 import fcntl
 import mmap
 import os
+import shutil
+import socket
 import struct
+import subprocess
 import sys
 
 MIB = 1 << 20
 FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR, FICLONE = 0x801C581F, 0x401C5820, 0x40049409
+FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, PROJINHERIT = 0x80086601, 0x40086602, 0x20000000
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -57,6 +62,35 @@ def fallocate(path):
     with open(path + "/allocated", "wb") as f:
         for i in range(1 << 30):
             os.posix_fallocate(f.fileno(), i * 16 * MIB, 16 * MIB)
+
+
+def kept(path):
+    """Blocks behind the end of files: no size tells of them."""
+    for i in range(1 << 30):
+        with open("%s/kept.%d" % (path, i), "wb") as f:
+            if libc.fallocate(f.fileno(), 1, ctypes.c_long(0), ctypes.c_long(MIB)) < 0:
+                raise OSError(ctypes.get_errno(), "fallocate")
+
+
+def truncated(path):
+    """Length that nothing stands behind costs nothing and gives nothing: what is written into it counts."""
+    with open(path + "/long", "wb", buffering=0) as f:
+        f.truncate(1 << 40)
+        f.truncate(0)
+        f.truncate(4096 * MIB)
+        for i in range(4096 - 1, -1, -1):
+            f.seek(i * MIB)
+            f.write(bytes(MIB))
+
+
+def special(path):
+    """What has no blocks at all still has an inode each: links, pipes, sockets."""
+    os.mkdir(path + "/special")
+    for i in range(1 << 30):
+        os.symlink("nowhere", "%s/special/l%d" % (path, i))
+        os.mkfifo("%s/special/p%d" % (path, i))
+        with socket.socket(socket.AF_UNIX) as s:
+            s.bind("%s/special/s%d" % (path, i))
 
 
 def unnamed(path):
@@ -133,6 +167,13 @@ def renamed(path):
 
 
 def fill(way, path):
+    os.mkdir(path)
+    status = take(way, path)
+    shutil.rmtree(path)
+    return status
+
+
+def take(way, path):
     try:
         globals()[way](path)
     except OSError as e:
@@ -164,6 +205,30 @@ def set_project(path, project, inherit):
         os.close(fd)
 
 
+# The same by the older call, which knows the flag only.
+def set_inherit(path, on):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        flags = bytearray(8)
+        fcntl.ioctl(fd, FS_IOC_GETFLAGS, flags)
+        old = struct.unpack_from("I", flags, 0)[0]
+        struct.pack_into("I", flags, 0, old | PROJINHERIT if on else old & ~PROJINHERIT)
+        if struct.unpack_from("I", flags, 0)[0] == old:
+            raise OSError(errno.EINVAL, "already so: nothing is tried")
+        fcntl.ioctl(fd, FS_IOC_SETFLAGS, bytes(flags))
+    finally:
+        os.close(fd)
+
+
+def program(*words):
+    try:
+        status = subprocess.call(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    except FileNotFoundError:
+        raise OSError(errno.ENOENT, words[0])
+    if status != 0:
+        raise OSError(errno.EPERM, words[0])
+
+
 def quotactl(command, path):
     block = ctypes.create_string_buffer(200)
     fd = os.open(path, os.O_RDONLY)
@@ -178,6 +243,7 @@ def quotactl(command, path):
 
 def leave(path):
     own, folder = path + "/own", path + "/folder"
+    os.makedirs(path, exist_ok=True)
     os.close(os.open(own, os.O_CREAT | os.O_WRONLY))
     os.makedirs(folder, exist_ok=True)
     tries = {
@@ -186,6 +252,10 @@ def leave(path):
         "project 0 for a directory": lambda: set_project(folder, 0, True),
         "a directory that does not hand its project on": lambda: set_project(folder, None, False),
         "project 0 for the root": lambda: set_project("/", 0, True),
+        "project 0 for the home": lambda: set_project(os.path.expanduser("~"), 0, True),
+        "no inheritance, by flag": lambda: set_inherit(folder, False),
+        "chattr -p": lambda: program("chattr", "-p", "0", own),
+        "chattr -P": lambda: program("chattr", "-P", folder),
         "set a limit": lambda: quotactl(0x800008, path),
         "set a limit of xfs": lambda: quotactl(0x5804, path),
         "switch quotas off": lambda: quotactl(0x800003, path),

@@ -3,14 +3,7 @@
 # LIMIT: 600
 # FROM: boot
 . tests/system/lib.sh
-cp -a /var/lib/hostd/templates /root/templates
-umount /var/lib/hostd
-mkfs.ext4 -q -F -O quota,project -E quotatype=prjquota /dev/vdb
-sed -i 's|^/dev/vdb .*|/dev/vdb /var/lib/hostd ext4 prjquota 0 0|' /etc/fstab
-systemctl daemon-reload
-mount /var/lib/hostd
-mv /root/templates /var/lib/hostd/
-hostd_up
+ext4_up
 hostctl doctor -f csv -c protection,state | tr -d '\r' | grep -x 'disk,enforced'
 hostctl doctor -f csv -c protection,state | tr -d '\r' | grep -x 'inodes,enforced'
 hostctl create agent a -s memory=512MiB -s pids=256 -s disk=300MiB -s inodes=10000
