@@ -81,7 +81,7 @@ void test_torn(void) {
                         (void) close(p[1]);
                         command_abandon(r->command, 5 * USEC_PER_SEC);
                 }
-                loop_until(&r->done, 3 * USEC_PER_SEC);
+                loop_wait(&r->done, 3 * USEC_PER_SEC);
                 (void) kill(pid, SIGKILL);
                 (void) close(pack[1]);
                 (void) close(p[0]);
@@ -134,7 +134,7 @@ void test_tree(void) {
                         CHECK(tree_pack(top, "src", p[1], NULL, NULL) == 0);
                 CHECK(command_start(manager, &request, &r.command, NULL) == 0);
                 (void) close(p[1]);
-                loop_until(&r.done, 5 * USEC_PER_SEC);
+                loop_wait(&r.done, 5 * USEC_PER_SEC);
                 CHECK(r.record.exit == 0);
                 if (i == 1)
                         CHECK(tree_unpack(top, p[0], &(TreeOptions) {.name = "back", .drop_special = true}, NULL) == 0);

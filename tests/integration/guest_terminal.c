@@ -63,7 +63,7 @@ static bool term_shows(Term *t, const char *what) {
 }
 
 static void term_end(Term *t) {
-        loop_until(&t->run.done, 10 * USEC_PER_SEC);
+        loop_wait(&t->run.done, 10 * USEC_PER_SEC);
         CHECK(t->run.done);
         if (!t->run.done && t->run.command)
                 command_detach(t->run.command);
@@ -75,7 +75,7 @@ static void term_end(Term *t) {
 }
 
 static void term_finish(Term *t, int exit, const char *text) {
-        usec_t end = clock_monotonic() + 10 * USEC_PER_SEC;
+        usec_t end = clock_monotonic() + 60 * USEC_PER_SEC; // whoever waits that long waits in vain
 
         while (!t->run.done && clock_monotonic() < end) {
                 term_read(t);
@@ -119,7 +119,7 @@ static void test_terminal_keys(void) {
         CHECK(ioctl(t.master, TIOCSWINSZ, &(struct winsize) {.ws_row = 10, .ws_col = 20}) == 0);
         CHECK(term_shows(&t, "10 20\r\n"));
         CHECK(io_write_all(t.master, "\003", 1) == 0);
-        loop_until(&t.run.done, 5 * USEC_PER_SEC);
+        loop_wait(&t.run.done, 5 * USEC_PER_SEC);
         CHECK(t.run.record.signal == SIGINT);
         term_end(&t);
         term_start(&t, "trap 'echo got; exit 9' TERM; echo up; exec 2>&-; while :; do sleep 0.1; done", "");
@@ -161,7 +161,7 @@ void test_terminal(void) {
         term_start_with(&t, (GuestRequest) {.verb = GUEST_RUN, .user = "agent", .argv = (char *[]) {"no-such-program", NULL}}, "");
         term_finish(&t, 127, "");
         term_start(&t, "kill -SEGV $$", "");
-        loop_until(&t.run.done, 5 * USEC_PER_SEC);
+        loop_wait(&t.run.done, 5 * USEC_PER_SEC);
         CHECK(t.run.record.signal == SIGSEGV);
         term_end(&t);
         test_terminal_keys();
@@ -208,7 +208,7 @@ void test_terminal_volume(void) {
         pid_t pid = fork();
         if (pid == 0)
                 volume_pump(t.master);
-        loop_until(&t.run.done, 60 * USEC_PER_SEC);
+        loop_wait(&t.run.done, 60 * USEC_PER_SEC);
         CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
         if (status != 0)
                 fprintf(stderr, "volume: status %x\n", status);
@@ -235,7 +235,7 @@ void test_terminal_ends(void) {
                 term_start(&t, "while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done", "");
                 CHECK(term_shows(&t, "yyy"));
                 t.master = close_fd(t.master);
-                loop_until(&t.run.done, 5 * USEC_PER_SEC);
+                loop_wait(&t.run.done, 5 * USEC_PER_SEC);
                 CHECK(t.run.done && t.run.record.signal == SIGHUP);
                 term_end(&t);
         }
@@ -243,7 +243,7 @@ void test_terminal_ends(void) {
         term_start(&t, "trap '' HUP; head -c 300000 /dev/zero; exit 6", "");
         loop_for(200 * USEC_PER_MSEC);
         t.master = close_fd(t.master);
-        loop_until(&t.run.done, 5 * USEC_PER_SEC);
+        loop_wait(&t.run.done, 5 * USEC_PER_SEC);
         CHECK(t.run.done && t.run.record.exit >= 0);
         term_end(&t);
         loop_for(200 * USEC_PER_MSEC);
