@@ -7,7 +7,7 @@ set -u
 . "$(dirname "$0")/../lib/product.sh"
 product_begin
 samples=${SAMPLES:-100}
-starved=2000000 # µs
+starved=$((2000000 * slow)) # µs
 
 latency() { # p50 and p99 of "exec true" in pt-b, in µs
         local i t
