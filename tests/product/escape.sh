@@ -48,7 +48,9 @@ restart_with_key() {
         # shellcheck disable=SC2086 # options
         python3 "$here/host.py" pt-a "$work/escape" $apparmor ${HOSTD_ESCAPE_REPORT:+--report "$HOSTD_ESCAPE_REPORT"} ${HOSTD_ESCAPE_ONLY:+--only "$HOSTD_ESCAPE_ONLY"}
 }
-export -f restart_with_key hostd_stop hostd_start hostd_pid hostd_answers wait_for now_ms systemd_is_up launch launch_from escape_put
+# shellcheck disable=SC2046 # names
+export -f $(compgen -A function) # whatever product.sh is made of
+export slow
 export lib here work apparmor
 python3 "$here/host.py" --with-key bash -c restart_with_key >"$work/rows" 2>&1
 lines <"$work/rows"
