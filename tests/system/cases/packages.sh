@@ -99,7 +99,7 @@ case ${1:-1} in
         running=$!
         until_true 30 grep -q 'tick 2' ticks
         apt-get -q -y install /root/packages/next/*.deb
-        [ "$(dpkg-query -W -f '${Version}' hostd | tail -c 6)" = +next ]
+        [ "$(dpkg-query -W -f '${Version}' hostd | tail -c 5)" = +next ]
         [ "$(systemctl show -P MainPID hostd.service)" != "$daemon_before" ]
         [ "$(systemctl show -P InvocationID hostd-instance@a.service)" = "$unit_before" ]
         hostctl exec a -- touch /run/enough
