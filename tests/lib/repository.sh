@@ -9,14 +9,16 @@ repository_recipe=$top/templates/debian.conf
 repository_value() { sed -n "s/^$1 = \"\(.*\)\";.*/\1/p" "$repository_recipe"; }
 repository_packages() { sed -n '/^packages = \[/,/^\];/{ s/^packages = \[//; s/\];//; p }' "$repository_recipe" | tr -d '",'; }
 
-# apt of this machine with an empty root. Its lists stay as they were fetched, because their hashes are what is signed.
+# apt of this machine with an empty root. It makes its locks beside its status file: with /dev/null for one they would be in /dev. Its lists
+# stay as they were fetched, because their hashes are what is signed.
 repository_apt() { # DIR ARGUMENT...
         local dir=$1
         shift
         apt-get -q -y -o Dir::Etc::sourcelist="$dir/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::preferences=/dev/null \
-                -o Dir::Etc::preferencesparts=/dev/null -o Dir::State="$dir/state" -o Dir::State::status=/dev/null -o Dir::Cache="$dir/cache" \
+                -o Dir::Etc::preferencesparts=/dev/null -o Dir::State="$dir/state" -o Dir::State::status="$dir/status" -o Dir::Cache="$dir/cache" \
                 -o APT::Sandbox::User=root -o APT::Install-Recommends=false -o APT::Keep-Downloaded-Packages=true -o Acquire::GzipIndexes=true \
-                -o Acquire::IndexTargets::deb::Packages::KeepCompressedAs=xz -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o Acquire::Languages=none -o Acquire::PDiffs=false -o APT::Architectures::="$(dpkg --print-architecture)" "$@"
+                -o Acquire::IndexTargets::deb::Packages::KeepCompressedAs=xz -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
+                -o Acquire::Languages=none -o Acquire::PDiffs=false -o APT::Architectures::="$(dpkg --print-architecture)" "$@"
 }
 
 # Sets repository_dir. Kept for a day: then Debian may have other packages.
@@ -27,7 +29,7 @@ repository_make() { # CACHE
         repository_dir=$1/repository-$suite-$(sha256sum "$repository_recipe" "$top/tests/lib/repository.sh" | sha256sum | cut -c1-16)
         [ -n "$(find "$repository_dir" -maxdepth 0 -mtime -1 2>/dev/null)" ] && return 0
         work=$repository_dir.part
-        rm -rf "$work" && mkdir -p "$work"/apt/state/lists/partial "$work"/apt/cache/archives/partial || return 1
+        rm -rf "$work" && mkdir -p "$work"/apt/state/lists/partial "$work"/apt/cache/archives/partial && : >"$work/apt/status" || return 1
         echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$work/apt/sources.list"
         # shellcheck disable=SC2046
         repository_apt "$work/apt" update && repository_apt "$work/apt" install --download-only '?essential' '?priority(required)' $(repository_packages) &&

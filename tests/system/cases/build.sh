@@ -29,7 +29,7 @@ look() {
         until_true 120 pgrep -f /usr/bin/mmdebstrap
         [ "$(sed -n 's/^CapEff:\t//p' "/proc/$keeper/status")" = 00000000000000c0 ]
         for pid in $(cat "/sys/fs/cgroup$(property "$unit" ControlGroup)/cgroup.procs"); do
-                grep -qE '^NoNewPrivs:.1$' "/proc/$pid/status" && grep -qE '^Seccomp:.2$' "/proc/$pid/status" || [ ! -d "/proc/$pid" ]
+                grep -qsE '^NoNewPrivs:.1$' "/proc/$pid/status" && grep -qsE '^Seccomp:.2$' "/proc/$pid/status" || [ ! -d "/proc/$pid" ]
                 # Nobody of the build is root of this host.
                 [ "$(stat -c %u "/proc/$pid" 2>/dev/null || echo 1)" != 0 ]
         done
@@ -62,6 +62,7 @@ until_true 30 no_build
 
 # Without packages: an end with words, and nothing is left.
 kill $server
+trap - EXIT
 refused hostctl template build debian >failed 2>&1
 cat failed
 grep -q 'mmdebstrap failed' failed
@@ -70,4 +71,3 @@ until_true 20 no_build
 hostctl leaks
 systemctl --failed --no-legend | tee failed
 [ ! -s failed ]
-trap - EXIT

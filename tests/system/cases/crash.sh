@@ -11,7 +11,8 @@ for i in $(seq 15); do
         kill -9 "$old"
         until_true 30 eval "[ $old != \$(main_pid) ]"
         begin=$SECONDS
-        hostctl start a
+        # Refused for as long as hostd removes what the one before had.
+        until_true 60 hostctl start a
         hostctl exec a -- true
         echo "killed $i times, runs again after $((SECONDS - begin)) s"
 done
