@@ -97,6 +97,7 @@ case ${1:-1} in
         daemon_before=$(systemctl show -P MainPID hostd.service)
         hostctl exec a -- sh -c 'i=0; while [ ! -e /run/enough ]; do i=$((i + 1)); echo "tick $i"; sleep 1; done; echo end; exit 7' >ticks &
         running=$!
+        trap 'kill $running' EXIT # or a failure waits for it
         until_true 30 grep -q 'tick 2' ticks
         apt-get -q -y install /root/packages/next/*.deb
         [ "$(dpkg-query -W -f '${Version}' hostd | tail -c 5)" = +next ]
@@ -105,6 +106,7 @@ case ${1:-1} in
         hostctl exec a -- touch /run/enough
         status=0
         wait $running || status=$?
+        trap - EXIT
         [ $status -eq 7 ]
         [ "$(tail -n 1 ticks)" = end ]
         [ "$(group_limits)" = "$limits_before" ]
