@@ -421,7 +421,11 @@ static void test_many(void) {
         for (size_t i = 0; i < ELEMENTS(runs); i++) {
                 loop_wait(&runs[i].done, 10 * USEC_PER_SEC);
                 run_output(&runs[i], outs[i]);
-                good += runs[i].record.exit == 5 && strcmp(runs[i].output, "x\n") == 0;
+                if (runs[i].record.exit == 5 && strcmp(runs[i].output, "x\n") == 0)
+                        good++;
+                else
+                        fprintf(stderr, "%zu of many: done %d, exit %d, signal %d, output \"%s\": %s\n", i, runs[i].done, runs[i].record.exit,
+                                runs[i].record.signal, runs[i].output, runs[i].record.message ?: "");
                 run_free(&runs[i]);
         }
         CHECK(good == 100);
