@@ -10,7 +10,9 @@
 #include "base/digest.h"
 #include "base/strv.h"
 
-#define COMMAND_REPORT_GRACE (2 * USEC_PER_SEC) // from a process's death to the helper's word of it
+// From a process's death to the helper's word of it, without which nobody knows the exit status. A helper that dies is noticed at once; one
+// that waits for a processor, as beside a hundred commands on a host with too much to do, needs more than two seconds.
+#define COMMAND_REPORT_GRACE (10 * USEC_PER_SEC)
 #define COMMAND_REPORT_LATE (100 * USEC_PER_MSEC) // that hostd looks later than this shows that it was kept from looking
 #define COMMAND_TERM_GRACE USEC_PER_SEC
 
