@@ -78,7 +78,7 @@ hostctl create agent a -s memory=512MiB -s pids=256 -s cpu=0.5 -s disk=300MiB -s
 hostctl create agent b -s memory=512MiB -s pids=256 -s cpu=1 -s disk=300MiB -s inodes=10000
 hostctl start a
 hostctl start b
-until_true 120 hostctl exec a -- test -S /run/dbus/system_bus_socket
+until_true 300 hostctl exec a -- test -S /run/dbus/system_bus_socket
 memory
 pids
 cpu
