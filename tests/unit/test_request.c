@@ -55,6 +55,7 @@ static int teardown(void **state) {
         event_bus_free(w->m.bus);
         store_close(w->m.store);
         audit_close(w->m.audit);
+        sd_event_source_disable_unref(w->m.trim);
         sd_event_unref(w->m.event);
         free(w->m.desired);
         assert_true(io_remove_tree(AT_FDCWD, w->directory) >= 0);
