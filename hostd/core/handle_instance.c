@@ -170,21 +170,6 @@ void handle_launch(Request *request) {
         warm_release(request->manager);
 }
 
-void handle_start(Request *request) {
-        Instance *instance = request_instance(request);
-        _cleanup_error_ Error err = ERROR_NULL;
-        int r;
-
-        if (!instance)
-                return;
-        instance->attempts = 0; // a person asks: the back-off starts anew
-        instance->reported = false;
-        instance_failure_over(instance);
-        r = instance_start(instance, request_done, request_hold(request), &err);
-        if (r < 0)
-                request_done(request, r, &err);
-}
-
 static void stop_then(Request *request, bool again, InstanceDone done) {
         Instance *instance = request_instance(request);
         StopOptions options = {
@@ -221,6 +206,26 @@ static void restart_stopped(void *userdata, int r, Error *err) {
         r = instance_start(instance, request_done, request, &start_err);
         if (r < 0)
                 request_done(request, r, &start_err);
+}
+
+void handle_start(Request *request) {
+        Instance *instance = request_instance(request);
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        if (!instance)
+                return;
+        instance->attempts = 0; // a person asks: the back-off starts anew
+        instance->reported = false;
+        instance_failure_over(instance);
+        // After a crash too there is something to clear away first, and nobody who asked for that could know when it is done.
+        if (instance->state == INSTANCE_STOPPING && !instance->deleting && !instance->rebuilding) {
+                instance_wait(instance, GOAL_STOPPED, restart_stopped, request_hold(request));
+                return;
+        }
+        r = instance_start(instance, request_done, request_hold(request), &err);
+        if (r < 0)
+                request_done(request, r, &err);
 }
 
 void handle_restart(Request *request) {

@@ -115,6 +115,18 @@ wait_for 3 is_state pt-a stopping || fail "stopping" "it is $(state pt-a)"
 check "delete --force when stopping" within 5 hostctl delete --force pt-a
 wait $!
 check "gone after delete when stopping" absent pt-a
+launch pt-a >/dev/null
+slow pt-a 2
+hostctl stop pt-a >/dev/null 2>&1 &
+wait_for 3 is_state pt-a stopping || fail "stopping" "it is $(state pt-a)"
+check "start when stopping waits for the end and starts" within 20 hostctl start pt-a
+wait $!
+check "it runs" ex pt-a -- true
+hostctl stop --force pt-a >/dev/null 2>&1 &
+hostctl delete --force pt-a >/dev/null 2>&1 &
+hostctl start pt-a >/dev/null 2>&1
+wait
+check "a delete beside a stop and a start wins" absent pt-a
 hostctl create tiny pt-a -s memory=64MiB -s disk=128MiB >/dev/null
 hostctl start pt-a >/dev/null 2>&1 &
 check "delete --force when starting" within 10 hostctl delete --force pt-a
