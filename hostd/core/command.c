@@ -13,7 +13,6 @@
 // From a process's death to the helper's word of it, without which nobody knows the exit status. A helper that dies is noticed at once; one
 // that waits for a processor, as beside a hundred commands on a host with too much to do, needs more than two seconds.
 #define COMMAND_REPORT_GRACE (10 * USEC_PER_SEC)
-#define COMMAND_REPORT_LATE (100 * USEC_PER_MSEC) // that hostd looks later than this shows that it was kept from looking
 #define COMMAND_TERM_GRACE USEC_PER_SEC
 
 struct CommandManager {
@@ -171,11 +170,7 @@ static int command_timer(sd_event_source *source, uint64_t usec, void *userdata)
                 command_end(command, "the client went away");
         } else if (command->state == COMMAND_STATE_STARTING && now >= command->start_by)
                 command_end(command, "the helper in the instance did not start the command");
-        else if (now >= command->report_by && now - command->report_by > COMMAND_REPORT_LATE) {
-                // Then the helper's word may lie unread: it has its time again, now that somebody listens.
-                command->report_by = now + COMMAND_REPORT_GRACE;
-                command_arm(command);
-        } else if (now >= command->report_by)
+        else if (now >= command->report_by)
                 command_end(command, "the process ended, but the helper in the instance did not say how");
         else if (command->orphan && now >= command->orphan_until) {
                 command->orphan = false;
