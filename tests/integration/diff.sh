@@ -40,7 +40,7 @@ for row in sorted(rows):
     print(*row[1:])
 print(end)
 EOF
-run() { timeout $((300 * slow)) "$build/hostd-diff" "$upper" "${1:-$lower}" $base $count; }
+run() { timeout $((100 * slow)) "$build/hostd-diff" "$upper" "${1:-$lower}" $base $count; }
 list() { run "$@" | python3 "$top/read.py"; }
 expect() { # WHAT LINE: the last list has it
         if grep -qxF -- "$2" "$top/list"; then ok "$1"; else bad "$1: no line «$2» in: $(head -c 1500 "$top/list")"; fi

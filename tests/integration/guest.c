@@ -233,7 +233,7 @@ void loop_until(const bool *flag, usec_t limit) {
                 (void) sd_event_run(event, 100 * USEC_PER_MSEC);
 }
 
-static unsigned slow(void) {
+unsigned slow(void) {
         const char *text = getenv("HOSTD_TEST_SLOW");
 
         return text ? (unsigned) strtoul(text, NULL, 10) : 1;

@@ -30,6 +30,7 @@ int run_start(Run *run, int *ret_out);
 void run_done(Command *command, const CommandRecord *record, void *userdata);
 void run_free(Run *run);
 void loop_until(const bool *flag, usec_t limit);
+unsigned slow(void); // how much longer everything takes here, 1 natively
 void loop_wait(const bool *flag, usec_t limit); // the same, with more where everything takes longer
 void loop_for(usec_t span);
 bool shell_gives(const char *script, const char *user, const char *expected);

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A mirror of Debian with just the packages of one template, for hosts that build it and reach no other. Index and signature are Debian's
-# own, so apt checks there what it always checks. Sourced by tests/system/run and tests/packages/life.
+# own, so apt checks there what it always checks. Sourced by
+# tests/system/run and tests/packages/life, and where such a mirror is used.
 #
 #   dists/SUITE/InRelease, dists/SUITE/main/binary-ARCH/Packages.xz and its name by hash, pool/…
 
 repository_dir=
-repository_recipe=$top/templates/debian.conf
+repository_recipe=${top:-.}/templates/debian.conf
 repository_value() { sed -n "s/^$1 = \"\(.*\)\";.*/\1/p" "$repository_recipe"; }
 repository_packages() { sed -n '/^packages = \[/,/^\];/{ s/^packages = \[//; s/\];//; p }' "$repository_recipe" | tr -d '",'; }
 
@@ -63,4 +64,11 @@ for deb in glob.glob(f"{top}/apt/cache/archives/*.deb"):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     shutil.move(deb, path)
 PYTHON
+}
+
+# On the host that builds: apt has nothing but such a mirror, which may be older than its signature likes.
+repository_use() { # URL
+        rm -rf /etc/apt/sources.list.d/* &&
+                echo "deb $1 $(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release) main" >/etc/apt/sources.list &&
+                printf 'Acquire::Check-Valid-Until "false";\nAcquire::Languages "none";\n' >/etc/apt/apt.conf.d/90partial-mirror
 }

@@ -5,9 +5,12 @@
 set -u
 . "$(dirname "$0")/../lib/product.sh"
 product_begin
+bound=700 # ms; what blocked the loop blocked it for a second and more
+attempts=1
+[ "$slow" -eq 1 ] || attempts="1 2 3" # two seconds are not long where others have the processors
 
-# watch_begin; ...; watch_end; then watched NAME: no answer to "list" meanwhile took most of the time that the slow thing took. What waits
-# for it waits for nearly all of it, and on a machine that is slow itself both take longer.
+# watch_begin; ...; watch_end; then watched NAME: every answer to "list" meanwhile came within the bound. On a machine that is slow itself nobody
+# knows that one; there it is half of the time that the slow thing took: what waits for it waits for nearly all of it.
 watch_begin() {
         touch "$work/watch"
         watched_from=$(now_ms)
@@ -26,7 +29,8 @@ watch_end() {
         lists=$(wc -l <"$work/latency")
         slowest=$(sort -n "$work/latency" | tail -n 1)
 }
-answered() { [ "$lists" -ge 3 ] && [ "$slowest" -le $((watched_for / 2)) ]; }
+answered() { [ "$lists" -ge 3 ] && [ "$slowest" -le $((slow > 1 ? watched_for / 2 : bound)) ]; }
+at_once() { local took=$(($(now_ms) - begin)); if [ "$slow" -gt 1 ] || [ $took -le "$2" ]; then ok "$1 ($took ms)"; else fail "$1" "$took ms"; fi; } # NAME MS, from begin
 watched() { if answered; then ok "$1: $lists lists in $watched_for ms, the slowest answered after $slowest ms"; else fail "$1" "$lists lists in $watched_for ms, the slowest after $slowest ms"; fi; }
 took_at_least() { if [ $(($(now_ms) - begin)) -ge "$2" ]; then ok "$1 ($(($(now_ms) - begin)) ms)"; else fail "$1" "only $(($(now_ms) - begin)) ms: it was not slow"; fi; }
 
@@ -81,12 +85,12 @@ launch pt-a >/dev/null || { fail launch pt-a; finish; }
 if ! cc -O1 -o "$work/stuck" "$work/stuck.c" 2>"$work/cc"; then
         skip "slow pause" "there is no C compiler: $(tail -n 1 "$work/cc")"
 elif stick; then
-        # Three attempts: two seconds are not long where others have the processors.
-        for attempt in 1 2 3; do
+        for attempt in $attempts; do
+                begin=$(now_ms)
                 watch_begin
                 pause_begins
                 refused=no
-                timeout 60 hostctl exec pt-a -- true >"$work/exec" 2>&1
+                timeout $((slow > 1 ? 60 : 1)) hostctl exec pt-a -- true >"$work/exec" 2>&1
                 status=$?
                 [ $status -eq 125 ] && grep -q paused "$work/exec" && kill -0 $pause 2>/dev/null && refused=yes
                 wait $pause
@@ -96,24 +100,27 @@ elif stick; then
                 answered && [ $refused = yes ] && break
         done
         check_is "what would wait for a process that may be stopped is refused before that is known" yes echo $refused
+        took_at_least "the pause is given up after two seconds" 1800
         watched "a slow pause"
         if [ $given_up -eq 11 ]; then ok "it is given up with a sentence: $(tail -n 1 "$work/pause")"; else fail "slow pause" "status $given_up: $(tail -n 1 "$work/pause")"; fi
         check "everything runs on" ex pt-a -- true
         check_is "and is not paused" running state pt-a
         # Others come in between. That the pause was not given up before tells its status.
-        for attempt in 1 2 3; do
+        for attempt in $attempts; do
                 pause_begins
-                check "a resume ends a pause that is under way" timeout 60 hostctl resume pt-a
+                begin=$(now_ms)
+                check "a resume ends a pause that is under way" within 5 hostctl resume pt-a
+                at_once "at once" 1000
                 wait $pause
                 status=$?
                 [ $status -eq 11 ] || break
         done
         if [ $status = 12 ]; then ok "whose caller is told"; else fail "cancelled pause" "status $status"; fi
-        for attempt in 1 2 3; do
+        for attempt in $attempts; do
                 pause_begins
                 begin=$(now_ms)
-                check "so does a forced stop" timeout 60 hostctl stop --force pt-a
-                note "after $(($(now_ms) - begin)) ms"
+                check "so does a forced stop" within 5 hostctl stop --force pt-a
+                at_once "at once, too" 1500
                 wait $pause
                 status=$?
                 [ $status -eq 11 ] || break

@@ -78,6 +78,15 @@ limits() { # NAME...
 
 bites() { echo "bites: $*"; }
 
+# Python that makes every process it may have, says how many, and leaves them for 20 s.
+all_processes='import os, time
+n = 0
+try:
+    while n < 1000:
+        if os.fork() == 0: time.sleep(20); os._exit(0)
+        n += 1
+except BlockingIOError: print("refused after", n)'
+
 # For the instances a and b, both with disk=300MiB and inodes=10000.
 # One budget for the root file system and for the home, which is a mount of its own.
 disk() {

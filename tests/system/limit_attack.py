@@ -196,17 +196,18 @@ def namespaces(flags):
 def in_child(flags, how):
     pid = os.fork()
     if pid == 0:
-        bad = 0
+        status = 2  # anything unforeseen is a failure, too
         try:
             namespaces(flags)
             prepared(lambda: mount("none", "/mnt/cg", "cgroup2", MS_REMOUNT, "memory_localevents"))
             tries = {}
             limit_files(tries, "/mnt/cg", how)
-            bad += attempts(tries)
+            status = 1 if attempts(tries) else 0
         except OSError as e:
             print("%s: cannot be had (%s)" % (how, e), flush=True)  # refused earlier than that
+            status = 0
         finally:
-            os._exit(1 if bad else 0)
+            os._exit(status)
     return 1 if os.waitpid(pid, 0)[1] else 0
 
 

@@ -15,6 +15,7 @@
 #include "base/io.h"
 #include "core/job.h"
 #include "core/request.h"
+#include "model/schema.h"
 #include "wire/client.h"
 
 typedef struct World {
@@ -294,6 +295,19 @@ static void test_handlers(void **state) {
         }
 }
 
+// The presets of the calls are those of the files.
+static void test_presets(void **state) {
+        const char *const *known = schema_find(&instance_schema, "preset")->choices;
+        const Param *p = method_get(METHOD_INSTANCE_CREATE)->params;
+        size_t i = 0;
+
+        while (strcmp(p->name, "preset") != 0)
+                p++;
+        for (; known[i]; i++)
+                assert_string_equal(p->choices[i], known[i]);
+        assert_null(p->choices[i]);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_outcomes, setup, teardown),
@@ -305,6 +319,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_no_change_while_stopping, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_no_change_during_a_rollback, setup, teardown),
                 cmocka_unit_test(test_handlers),
+                cmocka_unit_test(test_presets),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

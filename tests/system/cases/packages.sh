@@ -2,7 +2,7 @@
 # The life of hostd as Debian packages, on a machine that has nothing else of it: installed, it runs, enabled and fenced; an upgrade
 # under a running command changes nothing of what runs; a reboot; removed, nothing runs and all data are there; purged, they are gone only
 # when that was said.
-# LIMIT: 2400
+# LIMIT: 1500
 # FROM: stock
 . tests/system/lib.sh
 export DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin
