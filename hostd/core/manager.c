@@ -22,7 +22,7 @@
 #define TICK (60 * USEC_PER_SEC)
 #define EXPIRE_EVERY 60 // ticks
 #define TEMPLATE_IDLE (60 * USEC_PER_SEC)
-#define RESTORE_EVERY (200 * USEC_PER_MSEC)
+#define RESTORE_EVERY (200 * USEC_PER_MSEC) // after one that failed, or one in which somebody goes on removing what comes back
 
 static int replan_now(sd_event_source *source, void *userdata) {
         Manager *m = userdata;
@@ -119,6 +119,7 @@ static void network_bring_back(Manager *m) {
         int r = network_restore(m->network, &err);
 
         m->retry_network = sd_event_source_disable_unref(m->retry_network);
+        m->restored = clock_monotonic();
         if (r >= 0) {
                 manager_unwarn(m, "network", "host");
                 log_event(LOG_NOTICE, LOG_ID_TABLE_RESTORED, NULL, "the nftables table is whole again");
@@ -140,9 +141,13 @@ static int network_changed(sd_event_source *source, int fd, uint32_t events, voi
 
         if (network_watch_dispatch(m->network, &lost) < 0)
                 lost = true;
-        if (!lost)
+        if (!lost || m->retry_network)
                 return 0;
         manager_warn(m, "network-table", "host", "somebody removed or changed the nftables table; it is restored at once");
+        // Two that fight for the table would have nothing else to do, and fill the journal: the first loss is made good at once, and those
+        // that follow at this pace. Forwarding is closed in between.
+        if (m->restored > 0 && clock_monotonic() - m->restored < RESTORE_EVERY)
+                return sd_event_add_time_relative(m->event, &m->retry_network, CLOCK_MONOTONIC, RESTORE_EVERY, 0, network_restore_retry, m);
         network_bring_back(m);
         return 0;
 }

@@ -43,6 +43,7 @@ typedef struct Manager {
         EventBus *bus;
         InstanceList instances;
         sd_event_source *watch_network, *watch_audit, *tick, *retry_network, *replan, *look_again, *warm, *trim;
+        usec_t restored;   // monotonic, when the table was last brought back
         usec_t warm_until; // see warm.h
         unsigned warm_holds;
         int warm_released;

@@ -212,6 +212,15 @@ while True:
         check "the netdev table is back" nft list table netdev hostd
         for i in 1 2 3; do nft delete table inet hostd; sleep 0.4; done
         check "three deletions in a row" wait_for 2 sh -c 'nft list table inet hostd && nft list chain netdev hostd i'"$(printf %04x "$(slot pt-a)")"
+        # Somebody who removes it again and again: each time it comes back, but hostd does not do only that.
+        lost() { hostctl warning list -f csv -c kind,count | tr -d '\r' | sed -n 's/^network-table,//p'; }
+        lost_before=$(lost)
+        end=$(($(now_ms) + 3000))
+        while [ "$(now_ms)" -lt $end ]; do nft delete table inet hostd 2>/dev/null; done
+        check "the table is back when a rival has ended" wait_for 1 nft list table inet hostd
+        times=$(($(lost) - lost_before))
+        if [ $times -ge 3 ] && [ $times -le 20 ]; then ok "who goes on removing it is answered five times a second ($times times in 3 s)"; else fail "rival" "restored $times times in 3 s"; fi
+        sleep 0.3
         nft insert rule inet hostd "i$(printf %04x "$(slot pt-a)")_out" accept
         check "a foreign rule in our table is undone" wait_for 2 sh -c "! nft list chain inet hostd i$(printf %04x "$(slot pt-a)")_out | sed -n 4p | grep -qx '[[:space:]]*accept'"
         check_not "and opens nothing afterwards" fetch pt-a $origin_denied
