@@ -115,8 +115,8 @@ wait_for 3 is_state pt-a stopping || fail "stopping" "it is $(state pt-a)"
 check "delete --force when stopping" within 5 hostctl delete --force pt-a
 wait $!
 check "gone after delete when stopping" absent pt-a
-launch pt-a >/dev/null
-slow pt-a 2
+launch pt-a stop_timeout=2s >/dev/null
+slow pt-a 8
 hostctl stop pt-a >/dev/null 2>&1 &
 wait_for 3 is_state pt-a stopping || fail "stopping" "it is $(state pt-a)"
 check "start when stopping waits for the end and starts" within 20 hostctl start pt-a
