@@ -129,7 +129,7 @@ case ${1:-1} in
         echo 'hostd hostd/stop-instances boolean true' | debconf-set-selections
 
         note removal
-        apt-get -q -y remove hostd hostctl hostd-guest hostd-templates
+        apt-get -q -y remove hostd hostctl hostd-guest hostd-templates hostd-doc
         nothing_runs
         data_is_there
         journalctl -b -u 'hostd-instance@a' -o cat | grep -qE 'init is gone \((halt|terminated)\)'
