@@ -165,7 +165,9 @@ static int cgroup_move(int *fd, const char *name) {
         return 0;
 }
 
-int cgroup_empty_tree(int dirfd, const char *name) {
+#define EMPTY_ROUNDS 1000 // each of them lost a group to somebody else
+
+static int cgroup_empty_once(int dirfd, const char *name) {
         _cleanup_close_ int fd = -EBADF;
         char busy[NAME_MAX + 1];
         unsigned depth = 0;
@@ -187,6 +189,15 @@ int cgroup_empty_tree(int dirfd, const char *name) {
                 if (r < 0)
                         return r;
         }
+        return r;
+}
+
+int cgroup_empty_tree(int dirfd, const char *name) {
+        int r = -ENOENT;
+
+        // Groups of a unit that ends are removed by systemd at the same time: what vanishes under the walk is not the end of it.
+        for (int round = 0; r == -ENOENT && round < EMPTY_ROUNDS; round++)
+                r = cgroup_empty_once(dirfd, name);
         return r;
 }
 

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -83,6 +85,35 @@ static CgroupBox *open_box(CgroupHost **ret_host) {
         if (cgroup_box_create(*ret_host, PREFIX, &box, &err) != 0)
                 fail_msg("%s", err.message);
         return box;
+}
+
+static void make_levels(int dirfd) {
+        static const char *const levels[] = {"unit", "unit/run", "unit/box", "unit/box/guest", "unit/box/commands", "unit/box/commands/1",
+                                             "unit/box/payload", "unit/box/payload/a", "unit/box/payload/a/b", "unit/box/payload/a/b/c"};
+
+        for (size_t i = 0; i < ELEMENTS(levels); i++)
+                assert_int_equal(mkdirat(dirfd, levels[i], 0700), 0);
+}
+
+// systemd removes the groups of a unit that ended, and so does hostd. Four at once, so that they meet on a busy machine, too.
+static void test_remove_together(void **state) {
+        _cleanup_close_ int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        pid_t pids[4];
+
+        for (int round = 0; round < 200; round++) {
+                make_levels(fd);
+                for (size_t i = 0; i < ELEMENTS(pids); i++) {
+                        pids[i] = fork();
+                        if (pids[i] == 0)
+                                _exit(-cgroup_remove_tree(fd, "unit"));
+                }
+                for (size_t i = 0; i < ELEMENTS(pids); i++) {
+                        int status = -1;
+                        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+                        assert_int_equal(status, 0);
+                }
+                assert_false(cgroup_exists(fd, "unit"));
+        }
 }
 
 static void test_write(void **state) {
@@ -262,6 +293,7 @@ static void test_guard(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(test_remove_together, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_write, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_refuse, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
