@@ -77,11 +77,19 @@ def judge_second(rule, attempts, unconfined):
     return f"FAIL profile: {rule}: {through} is not refused without it" if through else f"ok profile: {rule}: refused without it too, a second lock"
 
 
+def profile_minds_sockets():
+    with open("/etc/apparmor.d/hostd-instance") as f:
+        return "abi/kernel-5.4-vanilla" not in f.read()
+
+
 def main():
     confined, unconfined = load(sys.argv[1]), load(sys.argv[2])
     show(confined, unconfined)
     for table, by_kernel in ((DECIDED, False), (BY_KERNEL, True)):
         for rule, attempts in table.items():
+            if rule == "network" and not profile_minds_sockets():
+                print("SKIP profile: network: on kernels before 6.2 the profile leaves sockets alone, or locks on them would be refused")
+                continue
             print(judge(rule, attempts, confined, unconfined, by_kernel))
     for rule, attempts in SECOND.items():
         print(judge_second(rule, attempts, unconfined))

@@ -12,6 +12,7 @@ class Row:
     never: str = "READ|OPENED|LISTED"             # what the detail must not show
     only: str = ""            # if "done": each word of the detail must match
     host: str = ""            # a check of host.py beyond the common ones
+    network: bool = False     # those of `apparmor` hold where the profile says something about sockets, and "unconfined" is where it does not
     loads: str = ""           # "always", "unconfined": may have the host load modules (docs/security-model.md, "What is left")
 
 
@@ -104,9 +105,9 @@ ROWS = [
     both("keys {key}", "ENOKEY|EACCES", never="READ|=done"),
     both("empty-keys", "done"),
     both("request-key", "EPERM", never="=done", host="no_upcall"),
-    # The argument of i386's socketcall cannot be seen by seccomp: without AppArmor it opens what the host's kernel has.
+    # The argument of i386's socketcall cannot be seen by seccomp: where AppArmor minds no sockets it opens what the host's kernel has.
     both("int80", "EPERM|ENOSYS|EAFNOSUPPORT|EACCES|done", never="(bpf|perf|userfaultfd|io_uring|init_module|kexec|handle|swapon|request_key)=done", loads="unconfined",
-         apparmor={"root": "EPERM|ENOSYS|EAFNOSUPPORT|EACCES", "agent": "EPERM|ENOSYS|EAFNOSUPPORT|EACCES"}),
+         network=True, apparmor={"root": "EPERM|ENOSYS|EAFNOSUPPORT|EACCES", "agent": "EPERM|ENOSYS|EAFNOSUPPORT|EACCES"}),
     both("x32", "EPERM|ENOSYS|EAFNOSUPPORT|EACCES", never="=done"),
     # --- sockets
     both("families", "EAFNOSUPPORT"),
