@@ -43,6 +43,8 @@ pin() {
 memory_forms() {
         local way user status
         hostctl set a memory=256MiB
+        hostctl restart a # a peak is since the group was made
+        until_true 120 hostctl exec a -- true
         for way in anonymous memfd tmpfs ramfs shared sockets forks; do
                 user=agent
                 [ $way = ramfs ] && user=root
