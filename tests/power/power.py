@@ -8,6 +8,7 @@
 Each operation belongs to one key (an instance, a setting, a policy, a template), and the operations of a key follow each other. So
 a key's state after the cut is known: that of the last operation that was answered, or of the one that was under way.
 """
+import glob
 import json
 import mmap
 import os
@@ -292,8 +293,9 @@ class Promises:
             hostctl("stop", "--force", name)
 
     def configuration(self):
-        clean = wait_until(20, lambda: self.git("status", "--porcelain").stdout == "" and self.git("rev-parse", "HEAD").returncode == 0)
-        self.check(clean, "the configuration is no commit: %s" % (self.git("status", "--porcelain").stdout or self.git("rev-parse", "HEAD").stderr))
+        clean = wait_until(120, lambda: self.git("status", "--porcelain").stdout == "" and self.git("rev-parse", "HEAD").returncode == 0)
+        self.check(clean, "the configuration is no commit: %s; locks: %s" % (self.git("status", "--porcelain").stdout or self.git("rev-parse", "HEAD").stderr,
+                                                                            glob.glob(self.etc + "/.git/**/*.lock", recursive=True)))
         result = self.git("fsck", "--full", "--strict")
         self.check(result.returncode == 0, "git fsck: %s" % (result.stdout + result.stderr).strip())
         log = self.git("log", "--format=%B").stdout
