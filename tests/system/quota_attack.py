@@ -180,6 +180,7 @@ def take(way, path):
         # Clones need reflinks, a file without a name in an overlay Linux 6.3.
         if way in ("clones", "unnamed") and e.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
             print("%s: there is no such thing here (%s)" % (way, errno.errorcode[e.errno]), flush=True)
+            sys.stdin.readline() # whoever holds the other end writes to it
             return 3
         if e.errno not in (errno.EDQUOT, errno.ENOSPC):
             raise
