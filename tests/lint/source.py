@@ -8,6 +8,9 @@ import sys
 
 # ---- tables ------------------------------------------------------------------------------------------------------------------
 
+# What the programs of the border decide by, the same code as hostd: pure, and without netlink.
+BORDER_NETWORK = ("network/policy.h", "network/compile.h", "network/name.h", "network/view.h")
+
 # Layer of a file by its folder, and what it may include: layers, or single headers that two programs agree on.
 LAYERS = {
     "hostd/base": ("base",),
@@ -17,7 +20,11 @@ LAYERS = {
     "hostd/model": ("base", "quotas", "network", "wire", "model"),
     "hostd/api": ("base", "quotas", "network", "wire", "model", "api"),
     "hostd/state": ("base", "quotas", "network", "wire", "model", "state"),
-    "hostd/core": ("base", "quotas", "network", "wire", "model", "api", "state", "core",
+    "hostd/border": ("base", "border", *BORDER_NETWORK),
+    "hostd/resolver": ("base", "border", "resolver", *BORDER_NETWORK),
+    "hostd/proxy": ("base", "border", "proxy", *BORDER_NETWORK),
+    "hostd/flow": ("base", "border", "flow", *BORDER_NETWORK),
+    "hostd/core": ("base", "quotas", "network", "wire", "model", "api", "state", "border", "core",
                    "build/manifest.h", "instance/netns.h", "instance/spec.h", "guest/proto.h", "guest/tree.h"),
     "hostd/instance": ("base", "instance", "guest/proto.h", "guest/tree.h"),
     "hostd/guest": ("base", "guest"),
