@@ -266,6 +266,8 @@ size_t ruleset_lines(const CompiledRule *rule, RuleLine *ret) {
         RuleLine line = {.rule = rule, .protocol = protocols[rule->protocol]};
         size_t n = 0;
 
+        if (rule->kind != RULE_ADDRESS) // by name: not a matter of the packet
+                return 0;
         if (rule->spare_smtp && rule->n_ports == 0) {
                 ret[n++] = (RuleLine) {.rule = rule, .protocol = IPPROTO_TCP, .port_not_smtp = true};
                 if (rule->protocol == POLICY_TCP)

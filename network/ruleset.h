@@ -31,6 +31,7 @@ typedef struct RuleLine {
         bool port_not_smtp;
 } RuleLine;
 #define RULE_LINES_MAX (COMPILED_PORTS_MAX + 1)
+// None for a rule by name: the proxy and maps of addresses enforce it. Its mark is in the live set all the same.
 size_t ruleset_lines(const CompiledRule *rule, RuleLine *ret);
 
 // What transact_policy() does, as text, for tests and readers: replaces the rules and the live set. Ids must have been assigned; `next_id` is kept for the next hostd.

@@ -197,6 +197,18 @@ static bool check_unit(const char *v) {
         return false;
 }
 
+// Two spellings of one path would be two answers of one rule: what a server may decode or fold is not written.
+static bool check_url_path(const char *v) {
+        if (v[0] != '/' || strspn(v, LOWER UPPER DIGIT "/._~!$&'()*+,;=:@-") != strlen(v) || strstr(v, "//"))
+                return false;
+        for (const char *p = v; p; p = strchr(p + 1, '/')) {
+                size_t n = strcspn(p + 1, "/");
+                if ((n == 1 && p[1] == '.') || (n == 2 && p[1] == '.' && p[2] == '.'))
+                        return false;
+        }
+        return true;
+}
+
 typedef struct ValidRow {
         const char *first; // allowed first characters, NULL for any
         const char *rest;  // allowed further characters, NULL for any
@@ -229,6 +241,10 @@ static const ValidRow valid_table[_VALID_MAX] = {
         [VALID_UNIT] = {NULL, NULL, 255, false, check_unit, "a systemd unit name with its suffix"},
         [VALID_SUITE] = {LOWER, LOWER DIGIT ".-", 32, false, NULL, "a suite such as \"trixie\""},
         [VALID_ARGUMENT] = {NULL, NULL, 131071, true, check_argument, "UTF-8 text of at most 128 KiB"},
+        [VALID_DESTINATION] = {LOWER UPPER DIGIT "*@:_", LOWER UPPER DIGIT ".:/*@_-", 255, false, NULL,
+                               "an address, a network, a host name, \"*.suffix\", \"*\" or \"@category\""},
+        [VALID_METHOD] = {UPPER, UPPER "-", 16, false, NULL, "an HTTP method in capital letters"},
+        [VALID_URL_PATH] = {NULL, NULL, 255, false, check_url_path, "the beginning of a path such as \"/api/v1\", without \"%\", \"?\", \"//\" and \"..\""},
         [VALID_ID] = {LOWER DIGIT, LOWER DIGIT, 32, false, NULL, "1 to 32 lower-case letters and digits"},
 };
 

@@ -25,6 +25,9 @@ typedef enum ValidKind {
         VALID_UNIT,     // systemd unit name
         VALID_SUITE,    // [a-z][a-z0-9.-]{0,31}
         VALID_ARGUMENT, // any bytes that UTF-8 allows except NUL, at most 128 KiB (argv and env values of a command)
+        VALID_DESTINATION, // what a policy rule is about, by its bytes only: a CIDR, a host name, "*.suffix", "*" or "@category"
+        VALID_METHOD,   // an HTTP method: [A-Z][A-Z-]{0,15}
+        VALID_URL_PATH, // the beginning of an HTTP path, as a policy rule has it: "/", no "//", no "." or ".." segment, nothing to decode
         VALID_ID,       // ids that hostd gives out (commands): [a-z0-9]{1,32}
         _VALID_MAX,
 } ValidKind;

@@ -168,12 +168,12 @@ static json_t *where_is_rule(Policy **policies, size_t n, int index) {
 void handle_policy_check(Request *request) {
         Instance *instance = request_instance(request);
         const char *protocol = request_string(request, "protocol") ?: "tcp";
-        PolicyProbe probe = {request_string(request, "address"), policy_protocol_from_string(protocol), (uint16_t) request_int(request, "port", 0)};
+        PolicyProbe probe = {.address = request_string(request, "address"), .protocol = policy_protocol_from_string(protocol), .port = (uint16_t) request_int(request, "port", 0)};
         _cleanup_free_ Policy **policies = NULL;
         _cleanup_error_ Error err = ERROR_NULL;
-        PolicyAction action;
-        int rule = -1, r;
+        PolicyAnswer answer;
         size_t n = 0;
+        int r;
 
         if (!instance || !instance->config) {
                 if (instance)
@@ -183,13 +183,13 @@ void handle_policy_check(Request *request) {
         policies = calloc(strv_length(instance->config->policies) + 1, sizeof(Policy *));
         for (char **name = instance->config->policies; policies && name && *name; name++)
                 policies[n++] = desired_find_policy(request->manager->desired, *name);
-        r = policies ? policy_explain(policies, n, &probe, &action, &rule, &err) : -ENOMEM;
+        r = policies ? policy_explain(policies, n, &probe, &answer, &err) : -ENOMEM;
         if (r < 0) {
                 (void) request_fail(request, r, &err);
                 return;
         }
-        request_reply(request, json_pack("{s:s, s:o}", "action", policy_action_to_string(action), "by",
-                                         rule >= 0 ? where_is_rule(policies, n, rule) : json_string("default")));
+        request_reply(request, json_pack("{s:s, s:o}", "action", policy_action_to_string(answer.action), "by",
+                                         answer.index >= 0 ? where_is_rule(policies, n, answer.index) : json_string("default")));
 }
 
 static json_t *counters_json(const NetworkCounters *c) {

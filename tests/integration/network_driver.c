@@ -102,14 +102,14 @@ static int do_text(char **a, Error *err) {
 // explain ADDRESS PROTOCOL PORT RULE…
 static int do_explain(char **a, Error *err) {
         _cleanup_(policy_freep) Policy *policy = NULL;
-        PolicyProbe probe = {a[1], policy_protocol_from_string(a[2]), (uint16_t) number(a[3])};
-        PolicyAction action;
-        int index, r = read_policy(a + 4, &policy, err);
+        PolicyProbe probe = {.address = a[1], .protocol = policy_protocol_from_string(a[2]), .port = (uint16_t) number(a[3])};
+        PolicyAnswer answer;
+        int r = read_policy(a + 4, &policy, err);
 
         if (r >= 0)
-                r = policy_explain(&policy, 1, &probe, &action, &index, err);
+                r = policy_explain(&policy, 1, &probe, &answer, err);
         if (r >= 0)
-                printf("%s rule=%d ", policy_action_to_string(action), index);
+                printf("%s rule=%d ", policy_action_to_string(answer.action), answer.index);
         return r;
 }
 

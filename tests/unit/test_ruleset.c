@@ -102,12 +102,15 @@ static void test_policy_golden(void **state) {
                 "ct mark set 0x00010001 accept\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv6 ct original ip6 daddr 2a00::/16 meta l4proto tcp ct original proto-dst 80-90 "
                 "ct mark set 0x00010002 accept\n"
-                "add rule inet hostd i0001_rules ct mark 0 comment \"0003\"\n"
-                "add element inet hostd i0001_live { 0x00010001 comment \"DIGEST\", 0x00010002 comment \"DIGEST\" }\n";
+                "add rule inet hostd i0001_rules ct mark 0 comment \"0004\"\n"
+                "add element inet hostd i0001_live { 0x00010001 comment \"DIGEST\", 0x00010002 comment \"DIGEST\", 0x00010003 comment \"DIGEST\" }\n";
         PolicyRule rules[] = {
                 {.action = POLICY_DENY, .to = (char *) "93.1.2.0/24"},
                 {.action = POLICY_ALLOW, .to = (char *) "0.0.0.0/0", .comment = (char *) "\"; } flush ruleset"},
                 {.action = POLICY_ALLOW, .to = (char *) "2a00::/16", .protocol = POLICY_TCP, .ports = (char *) "85-90,80-86"},
+                // by name: no rule of the packet filter, but a live mark
+                {.action = POLICY_DENY, .to = (char *) "a.example.org"},
+                {.action = POLICY_ALLOW, .to = (char *) "*.example.org"},
         };
         Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)}, *list = &policy;
         _cleanup_(compiled_freep) Compiled *compiled = NULL;
@@ -118,9 +121,10 @@ static void test_policy_golden(void **state) {
         assert_int_equal(compiled_new(&list, 1, &compiled, NULL), 0);
         compiled->rules[1].id = 1;
         compiled->rules[2].id = 2;
+        compiled->rules[4].id = 3;
         for (size_t i = 0; i < compiled->n; i++)
                 memcpy(compiled->rules[i].digest, "DIGEST", sizeof("DIGEST"));
-        assert_int_equal(ruleset_policy(f, 1, compiled, 3), 0);
+        assert_int_equal(ruleset_policy(f, 1, compiled, 4), 0);
         (void) fclose(f);
         assert_string_equal(text, golden);
 }
