@@ -387,7 +387,7 @@ Compiled *compiled_free(Compiled *compiled) {
         free(compiled->rules);
         free(compiled->policies);
         free(compiled->names);
-        free(compiled->others);
+        free(compiled->addresses);
         free(compiled);
         return NULL;
 }

@@ -14,6 +14,7 @@
 
 #define COMPILED_PORTS_MAX 128
 #define COMPILED_RULES_MAX 32768 // of one slot, categories expanded
+#define COMPILED_INDEX_MAX (1 << 20)
 #define COMPILED_DIGEST 16 // hex digits of the effect's digest that the kernel keeps for us in the rule's comment
 #define SMTP_PORT 25
 
@@ -51,17 +52,17 @@ typedef struct CompiledPolicy {
         int first;  // index of its first rule in the concatenated list
 } CompiledPolicy;
 
-typedef struct NameEntry { const char *name; uint32_t rule; bool suffix; } NameEntry;
+typedef struct NameEntry { const char *name; uint32_t rule; bool suffix; } NameEntry; // "*" is the suffix ""
 
 typedef struct Compiled {
         CompiledRule *rules;
         size_t n;
         CompiledPolicy *policies;
         size_t n_policies;
-        NameEntry *names; // of RULE_NAME and RULE_SUFFIX, sorted by name, kind and place
+        NameEntry *names; // of all rules with names, sorted by name, kind and place
         size_t n_names;
-        uint32_t *others; // places of all other rules, ascending
-        size_t n_others;
+        uint32_t *addresses; // places of all others, ascending
+        size_t n_addresses;
         unsigned shared; // owners besides the first
 } Compiled;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Decide: which rule of a compiled list a question meets. The one answer for hostd, resolver, proxy and explanation.
 //
-// Rules by name are found in a sorted index, by the name itself and by each name above it; all others are walked. Both come as runs of
-// ascending places, and the walk always takes the lowest place that is left: the first rule that matches decides, as if the whole
-// list had been read.
+// Rules by name are found in a sorted index, by the name itself and by each name above it; those by address are walked. Both come as
+// runs of ascending places, and the walk always takes the lowest place that is left: the first rule that matches decides, as if the
+// whole list had been read.
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,15 +24,15 @@ static int entry_compare(const void *a, const void *b) {
 
 int compiled_seal(Compiled *compiled) {
         compiled->names = calloc(compiled->n ?: 1, sizeof(NameEntry));
-        compiled->others = calloc(compiled->n ?: 1, sizeof(uint32_t));
-        if (!compiled->names || !compiled->others)
+        compiled->addresses = calloc(compiled->n ?: 1, sizeof(uint32_t));
+        if (!compiled->names || !compiled->addresses)
                 return -ENOMEM;
         for (size_t i = 0; i < compiled->n; i++) {
                 const CompiledRule *rule = &compiled->rules[i];
-                if (rule->kind == RULE_NAME || rule->kind == RULE_SUFFIX)
-                        compiled->names[compiled->n_names++] = (NameEntry) {rule->name, (uint32_t) i, rule->kind == RULE_SUFFIX};
+                if (rule->kind == RULE_ADDRESS)
+                        compiled->addresses[compiled->n_addresses++] = (uint32_t) i;
                 else
-                        compiled->others[compiled->n_others++] = (uint32_t) i;
+                        compiled->names[compiled->n_names++] = (NameEntry) {rule->name ?: "", (uint32_t) i, rule->kind != RULE_NAME};
         }
         if (compiled->n_names > 0)
                 qsort(compiled->names, compiled->n_names, sizeof(NameEntry), entry_compare);
@@ -51,9 +51,9 @@ typedef struct Run { const NameEntry *at, *end; } Run;
 
 typedef struct Walk {
         const Compiled *compiled;
-        Run runs[NAME_LABELS_MAX + 1]; // those that have something left
+        Run runs[NAME_LABELS_MAX + 2]; // those that have something left
         size_t n;
-        size_t other; // next of Compiled.others
+        const uint32_t *address, *address_end; // what is left of Compiled.addresses
 } Walk;
 
 static void walk_add(Walk *walk, const char *name, bool suffix) {
@@ -73,19 +73,22 @@ static void walk_add(Walk *walk, const char *name, bool suffix) {
                 walk->runs[walk->n++] = (Run) {names + low, names + end};
 }
 
-static void walk_begin(Walk *walk, const Compiled *compiled, const char *name) {
+static void walk_begin(Walk *walk, const Compiled *compiled, const char *name, bool addresses) {
         walk->compiled = compiled;
-        walk->n = walk->other = 0;
+        walk->n = 0;
+        walk->address = compiled->addresses;
+        walk->address_end = compiled->addresses + (addresses ? compiled->n_addresses : 0);
         if (!name || compiled->n_names == 0)
                 return;
         walk_add(walk, name, false);
         while ((name = name_parent(name)))
                 walk_add(walk, name, true);
+        walk_add(walk, "", true);
 }
 
 static const CompiledRule *walk_next(Walk *walk) {
         const Compiled *compiled = walk->compiled;
-        uint32_t best = walk->other < compiled->n_others ? compiled->others[walk->other] : UINT32_MAX;
+        uint32_t best = walk->address < walk->address_end ? *walk->address : UINT32_MAX;
         size_t from = SIZE_MAX;
 
         for (size_t i = 0; i < walk->n; i++)
@@ -96,7 +99,7 @@ static const CompiledRule *walk_next(Walk *walk) {
         if (best == UINT32_MAX)
                 return NULL;
         if (from == SIZE_MAX)
-                walk->other++;
+                walk->address++;
         else if (++walk->runs[from].at == walk->runs[from].end)
                 walk->runs[from] = walk->runs[--walk->n];
         return &compiled->rules[best];
@@ -143,8 +146,8 @@ static bool http_matches(const CompiledRule *rule, const PolicyQuestion *questio
 
 static bool rule_matches(const CompiledRule *rule, const PolicyQuestion *question) {
         if (rule->kind == RULE_ADDRESS)
-                return question->address && compiled_rule_matches(rule, question->address, question->protocol, question->port);
-        return question->name && compiled_rule_has_port(rule, question->protocol, question->port) && http_matches(rule, question);
+                return compiled_rule_matches(rule, question->address, question->protocol, question->port);
+        return compiled_rule_has_port(rule, question->protocol, question->port) && http_matches(rule, question);
 }
 
 static PolicyDecision decision_of(const Compiled *compiled, const CompiledRule *rule) {
@@ -186,7 +189,7 @@ static PolicyDecision decide_name(const Compiled *compiled, const char *name) {
         size_t n = 0;
         Walk walk;
 
-        walk_begin(&walk, compiled, name);
+        walk_begin(&walk, compiled, name, true);
         while ((rule = walk_next(&walk))) {
                 if (rule->kind == RULE_ADDRESS) {
                         if (rule->action == POLICY_ALLOW && rule->to.prefix == 0)
@@ -211,7 +214,7 @@ PolicyDecision policy_decide(const Compiled *compiled, const PolicyQuestion *que
 
         if (question->name && !question->address && question->protocol == POLICY_ANY && question->port == 0)
                 return decide_name(compiled, question->name);
-        walk_begin(&walk, compiled, question->name);
+        walk_begin(&walk, compiled, question->name, question->address);
         while ((rule = walk_next(&walk)))
                 if (rule_matches(rule, question))
                         break;
@@ -246,9 +249,9 @@ size_t policy_inserts(const Compiled *compiled, const char *name, const Compiled
         size_t n = 0;
         Walk walk;
 
-        walk_begin(&walk, compiled, name);
+        walk_begin(&walk, compiled, name, false);
         while ((rule = walk_next(&walk))) {
-                if (rule->kind == RULE_ADDRESS || (rule->action == POLICY_ALLOW && !has_unproxied_port(rule)))
+                if (rule->action == POLICY_ALLOW && !has_unproxied_port(rule))
                         continue;
                 if (rule->action == POLICY_DENY) {
                         if (rule->protocol == POLICY_ANY && rule->n_ports == 0)
@@ -265,9 +268,9 @@ size_t policy_inserts(const Compiled *compiled, const char *name, const Compiled
 bool policy_may_answer(const Compiled *compiled, const Cidr *address) {
         if (!denied_by_default(address))
                 return true;
-        for (size_t i = 0; i < compiled->n_others; i++) {
-                const CompiledRule *rule = &compiled->rules[compiled->others[i]];
-                if (rule->kind == RULE_ADDRESS && rule->action == POLICY_ALLOW && !rule->spare_denied && cidr_contains(&rule->to, address))
+        for (size_t i = 0; i < compiled->n_addresses; i++) {
+                const CompiledRule *rule = &compiled->rules[compiled->addresses[i]];
+                if (rule->action == POLICY_ALLOW && !rule->spare_denied && cidr_contains(&rule->to, address))
                         return true;
         }
         return false;
