@@ -225,6 +225,40 @@ static const Param params_warning_clear[] = {
         END,
 };
 
+#define SECRET_PARAM {"secret", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "SECRET", .doc = "name of a secret"}
+static const Param params_secret[] = {SECRET_PARAM, END};
+static const Param params_secret_value[] = {
+        {"secret", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "SECRET", .doc = "name of the secret"},
+        {"exact", 0, PARAM_BOOL, PARAM_LOCAL, .doc = "keep a line break at the end of the value"},
+        END,
+};
+static const Param params_secret_grant[] = {
+        SECRET_PARAM,
+        NAME_PARAM,
+        {"host", 0, PARAM_STRING, PARAM_REQUIRED, VALID_HOST, .meta = "HOST", .doc = "exact name of the host that may get the value"},
+        {"port", 'p', PARAM_INT, 0, .min = 1, .max = 65535, .meta = "PORT", .doc = "its TCP port (default 443)"},
+        {"header", 0, PARAM_STRING, 0, VALID_HEADER, .meta = "HEADER", .doc = "the value's place: this header, alone or after one word"},
+        {"basic", 0, PARAM_BOOL, 0, .doc = "the value's place: the password of Authorization: Basic"},
+        {"query", 0, PARAM_STRING, 0, VALID_QUERY, .meta = "PARAMETER", .doc = "the value's place: this parameter of the query"},
+        {"inject", 0, PARAM_BOOL, 0, .doc = "write the whole header, without a placeholder"},
+        {"word", 0, PARAM_STRING, 0, VALID_HEADER, .meta = "WORD", .doc = "with inject: what stands before the value, such as Bearer"},
+        {"login", 0, PARAM_STRING, 0, VALID_LOGIN, .meta = "USER", .doc = "with inject and basic: the user"},
+        {"methods", 0, PARAM_STRINGS, 0, VALID_METHOD, .meta = "METHOD", .doc = "only requests of this method; may be repeated"},
+        {"paths", 0, PARAM_STRINGS, 0, VALID_URL_PATH, .meta = "PATH", .doc = "only requests at or below this path; may be repeated"},
+        {"for", 0, PARAM_SPAN, 0, .min = 1, .max = 315360000000000, .meta = "SPAN", .doc = "the grant ends by itself after this time"},
+        FORMAT_PARAM,
+        END,
+};
+static const Param params_secret_grants[] = {
+        {"name", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "only of this instance"},
+        FORMAT_PARAMS,
+        END,
+};
+static const Param params_grant_id[] = {
+        {"id", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_ID, .meta = "ID", .doc = "the grant"},
+        END,
+};
+
 static const Column columns_instance[] = {
         {"name", "NAME"}, {"state", "STATE"}, {"ipv4", "IPV4"}, {"ipv6", "IPV6"},
         {"cpu", "CPU"}, {"memory", "MEMORY", .type = PARAM_SIZE}, {"memory_used", "USED", .type = PARAM_SIZE},
@@ -262,6 +296,14 @@ static const Column columns_warning[] = {
         {"kind", "KIND"}, {"entity", "OF"}, {"count", "COUNT", .type = PARAM_INT}, {"first_seen", "FIRST"}, {"last_seen", "LAST"}, {"text", "TEXT"}, {NULL},
 };
 static const Column columns_commit[] = {{"rev", "REVISION"}, {"date", "DATE"}, {"author", "AUTHOR"}, {"subject", "CHANGE"}, {NULL}};
+static const Column columns_secret[] = {
+        {"secret", "SECRET"}, {"version", "VERSION", .type = PARAM_INT}, {"created", "CREATED"}, {"rotated", "ROTATED"}, {"grants", "GRANTS", .type = PARAM_INT}, {NULL},
+};
+static const Column columns_grant[] = {
+        {"id", "ID"}, {"secret", "SECRET"}, {"name", "INSTANCE"}, {"host", "HOST"}, {"port", "PORT", .type = PARAM_INT}, {"place", "PLACE"}, {"field", "FIELD"},
+        {"until", "UNTIL"}, {"placeholder", "PLACEHOLDER"}, {"inject", "INJECT", true, PARAM_BOOL}, {"word", "WORD", true}, {"login", "LOGIN", true},
+        {"methods", "METHODS", true}, {"paths", "PATHS", true}, {"created", "CREATED", true}, {NULL},
+};
 static const Column columns_change[] = {{"text", "CHANGE"}, {NULL}};
 
 #define I "io.hostd.Instance."
@@ -344,6 +386,16 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_AUDIT_QUERY] = {"io.hostd.Audit.Query", "audit query", VIEW, 0, 0, params_audit_query, "records", columns_audit, "Search the audit log"},
         [METHOD_WARNING_LIST] = {"io.hostd.Warning.List", "warning list", VIEW, 0, 0, params_list, "warnings", columns_warning, "List warnings"},
         [METHOD_WARNING_CLEAR] = {"io.hostd.Warning.Clear", "warning clear", OPERATE, MUTATES, 0, params_warning_clear, .doc = "Forget a warning that was dealt with"},
+        [METHOD_SECRET_SET] = {"io.hostd.Secret.Set", "secret set", ADMIN, MUTATES | SPECIAL, 1, params_secret_value, .doc = "Keep a new secret",
+                .manual = "The value is read from standard input, on a terminal as one line that is not shown. One line break at its end is left out unless --exact. The descriptor is a pipe that holds the whole value (at most 16 KiB) and whose other end is closed."},
+        [METHOD_SECRET_ROTATE] = {"io.hostd.Secret.Rotate", "secret rotate", ADMIN, MUTATES | SPECIAL, 1, params_secret_value, .doc = "Put a new value in the place of a secret's old one",
+                .manual = "As set. Refused when a place that was granted cannot take the new value."},
+        [METHOD_SECRET_REVOKE] = {"io.hostd.Secret.Revoke", "secret revoke", ADMIN, MUTATES, 0, params_secret, .doc = "Forget a secret and end all its grants"},
+        [METHOD_SECRET_LIST] = {"io.hostd.Secret.List", "secret list", VIEW, 0, 0, params_list, "secrets", columns_secret, "List secrets, without their values"},
+        [METHOD_SECRET_GRANT] = {"io.hostd.Secret.Grant", "secret grant", ADMIN, MUTATES, 0, params_secret_grant, .doc = "Bind a secret to an instance, a host and a place in requests",
+                .manual = "Exactly one of header, basic and query. Reply: {id, placeholder}; the placeholder is what the workload writes where the value belongs."},
+        [METHOD_SECRET_UNGRANT] = {"io.hostd.Secret.Ungrant", "secret ungrant", ADMIN, MUTATES, 0, params_grant_id, .doc = "End a grant"},
+        [METHOD_SECRET_GRANTS] = {"io.hostd.Secret.Grants", "secret grants", VIEW, 0, 0, params_secret_grants, "grants", columns_grant, "List what secrets are granted to"},
 };
 
 const Method *method_get(MethodId id) {

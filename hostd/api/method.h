@@ -62,6 +62,13 @@ typedef enum MethodId {
         METHOD_AUDIT_QUERY,
         METHOD_WARNING_LIST,
         METHOD_WARNING_CLEAR,
+        METHOD_SECRET_SET,    // fds: a pipe with the value, whose other end is closed
+        METHOD_SECRET_ROTATE, // the same
+        METHOD_SECRET_REVOKE,
+        METHOD_SECRET_LIST,
+        METHOD_SECRET_GRANT,
+        METHOD_SECRET_UNGRANT,
+        METHOD_SECRET_GRANTS,
         _METHOD_MAX,
         _METHOD_INVALID = -EINVAL,
 } MethodId;

@@ -44,6 +44,7 @@ int command_file_remove(Cli *cli, Args *args);
 int command_diff(Cli *cli, Args *args);
 int command_template_build(Cli *cli, Args *args);
 int command_template_import(Cli *cli, Args *args);
+int command_secret_value(Cli *cli, Args *args);
 int command_carve(Cli *cli, Args *args);
 int command_events(Cli *cli, Args *args);
 int command_show(Cli *cli, Args *args);

@@ -55,4 +55,11 @@ const RequestHandler request_handlers[_METHOD_MAX] = {
         [METHOD_AUDIT_QUERY] = handle_audit_query,
         [METHOD_WARNING_LIST] = handle_warning_list,
         [METHOD_WARNING_CLEAR] = handle_warning_clear,
+        [METHOD_SECRET_SET] = handle_secret_set,
+        [METHOD_SECRET_ROTATE] = handle_secret_rotate,
+        [METHOD_SECRET_REVOKE] = handle_secret_revoke,
+        [METHOD_SECRET_LIST] = handle_secret_list,
+        [METHOD_SECRET_GRANT] = handle_secret_grant,
+        [METHOD_SECRET_UNGRANT] = handle_secret_ungrant,
+        [METHOD_SECRET_GRANTS] = handle_secret_grants,
 };

@@ -64,6 +64,14 @@ void handle_audit_tail(Request *request);
 void handle_audit_query(Request *request);
 void handle_warning_list(Request *request);
 void handle_warning_clear(Request *request);
+// secret
+void handle_secret_set(Request *request);
+void handle_secret_rotate(Request *request);
+void handle_secret_revoke(Request *request);
+void handle_secret_list(Request *request);
+void handle_secret_grant(Request *request);
+void handle_secret_ungrant(Request *request);
+void handle_secret_grants(Request *request);
 
 // Commits what the request wrote, named after its words and target; holds the request until git is done.
 void handle_commit(Request *request);

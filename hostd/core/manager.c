@@ -18,6 +18,7 @@
 #include "core/rebuild.h"
 #include "core/reconcile.h"
 #include "core/request.h"
+#include "core/secrets.h"
 
 #define TICK (60 * USEC_PER_SEC)
 #define EXPIRE_EVERY 60 // ticks
@@ -391,6 +392,7 @@ int manager_run(Manager *m, Error *err) {
         if ((r = lifecycle_load(m, err)) < 0 || (r = command_link_new(m, err)) < 0 || (r = watch_all(m, err)) < 0)
                 return r;
         manager_guard(m);
+        secrets_open(m);
         adopt_all(m);
         lifecycle_finish_deletions(m);
         command_link_sweep(m);
@@ -436,6 +438,7 @@ Manager *manager_free(Manager *m) {
         (void) network_free(m->network);
         (void) cgroup_host_free(m->cgroup);
         (void) desired_free(m->desired);
+        m->secrets = secrets_free(m->secrets);
         (void) store_close(m->store);
         (void) audit_close(m->audit);
         (void) commits_free(m->commits);

@@ -33,6 +33,7 @@ typedef struct Manager {
         ConfDir *confdir;
         Store *store;
         Audit *audit;
+        struct Secrets *secrets; // NULL: they cannot be opened, and a warning says why
         Desired *desired; // in force; never NULL after start
         Network *network;
         CgroupHost *cgroup;

@@ -303,6 +303,16 @@ static void fake_diff(Call *call) {
         run_child(call, 1, 1, child_diff);
 }
 
+// Answers with what came, which hostd would never do.
+static void fake_secret(Call *call) {
+        _cleanup_close_ int fd = call_take_fd(call, 0);
+        _cleanup_free_ char *value = NULL;
+        size_t size = 0;
+
+        assert_true(io_read_all(fd, 65536, &value, &size) >= 0);
+        call_reply(call, json_pack("{s:s, s:i}", "value", size < 100 ? value : "", "version", (int) size));
+}
+
 static const struct {
         MethodId method;
         void (*answer)(Call *call);
@@ -312,6 +322,7 @@ static const struct {
         {METHOD_HOST_LEAKS, fake_empty},     {METHOD_HOST_DOCTOR, fake_doctor},    {METHOD_INSTANCE_SHOW, fake_show},
         {METHOD_INSTANCE_LOG, fake_text},    {METHOD_TEMPLATE_BUILD, fake_build},  {METHOD_FILE_PUSH, fake_push},
         {METHOD_EVENTS_FOLLOW, fake_events}, {METHOD_INSTANCE_CONSOLE, fake_console}, {METHOD_NETWORK_SHOW, fake_network},
+        {METHOD_SECRET_SET, fake_secret},    {METHOD_SECRET_ROTATE, fake_secret},
         {METHOD_FILE_PULL, fake_pull},       {METHOD_FILE_LIST, fake_file_list}, {METHOD_INSTANCE_DIFF, fake_diff},
 };
 

@@ -129,7 +129,7 @@ static void test_every_row(void **state) {
 }
 
 static const char *sample(const Param *p) {
-        static const char *const kinds[_VALID_MAX] = {[VALID_PATH] = "/x", [VALID_CIDR] = "10.0.0.1"};
+        static const char *const kinds[_VALID_MAX] = {[VALID_PATH] = "/x", [VALID_CIDR] = "10.0.0.1", [VALID_HOST] = "api.example.com", [VALID_METHOD] = "GET", [VALID_URL_PATH] = "/v1/"};
 
         if (p->choices)
                 return p->choices[0];

@@ -176,11 +176,40 @@ static void test_stdio(void **state) {
         assert_int_equal(o.out[o.out_size - 1], 0);
 }
 
+static void test_secret_values(void **state) {
+        static const struct {
+                const char *words, *value, *shown;
+                int size, status;
+        } cases[] = {
+                {"secret set one", "abc\n", "abc", 3, 0},        {"secret rotate one", "abc", "abc", 3, 0},     {"secret set one", "abc\n\n", NULL, 4, 0},
+                {"secret set one --exact", "abc\n", NULL, 4, 0}, {"secret set one", "\n", NULL, 0, 2},          {"secret set one", "", NULL, 0, 2},
+                {"secret set one", NULL, "", 16384, 0},          {"secret set one --exact", NULL, NULL, 0, 2},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_close_ int fd = scratch("value", O_WRONLY | O_CREAT | O_TRUNC);
+                _cleanup_free_ char *size = NULL, *big = malloc(16386);
+                memset(big, 'a', 16385);
+                big[16384] = '\n'; // of which 16384 are the value, or one too many
+                big[16385] = 0;
+                assert_int_equal(io_write_all(fd, cases[i].value ?: big, strlen(cases[i].value ?: big)), 0);
+                _cleanup_outcome_ Outcome o = run_input("value", cases[i].words);
+                if (o.status != cases[i].status)
+                        fail_msg("case %zu: %d: %s", i, o.status, o.err);
+                assert_true(asprintf(&size, "%d", cases[i].size) > 0);
+                if (cases[i].status == 0)
+                        assert_non_null(strstr(o.out, size));
+                if (cases[i].shown)
+                        assert_non_null(strstr(o.out, cases[i].shown));
+        }
+}
+
 int main(void) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_list),       cmocka_unit_test(test_formats), cmocka_unit_test(test_many_and_all),
                 cmocka_unit_test(test_exit_codes), cmocka_unit_test(test_exit_status_is_the_answer), cmocka_unit_test(test_files),
                 cmocka_unit_test(test_diff),       cmocka_unit_test(test_events_network), cmocka_unit_test(test_stdio),
+                cmocka_unit_test(test_secret_values),
         };
 
         return cmocka_run_group_tests_name("hostctl", tests, fake_hostd_setup, fake_hostd_teardown);
