@@ -41,6 +41,14 @@ int border_listen_fd(const char *name) {
         return -ENOENT;
 }
 
+const char *border_socket_path(const char *path, char *buf, size_t size) {
+        const char *run = secure_getenv(BORDER_RUN_VARIABLE);
+
+        if (!run || snprintf(buf, size, "%s%s", run, path + strlen(BORDER_RUN)) >= (int) size)
+                return path;
+        return buf;
+}
+
 bool border_name_valid(const char *name) {
         size_t size = strnlen(name, BORDER_NAME_MAX + 1);
         bool digits = true; // of the last label

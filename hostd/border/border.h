@@ -32,10 +32,15 @@
 #define BORDER_FD_RESOLVE "resolve" // SOCK_SEQPACKET, listening: hostd-resolver only
 #define BORDER_FD_RECORDS "records" // SOCK_DGRAM, bound: hostd-flow only
 
+// Where the sockets are, if not in BORDER_RUN: set by a hostd that was given another directory.
+#define BORDER_RUN_VARIABLE "HOSTD_RUN_DIR"
+
 #define BORDER_NAME_MAX 253
 
 // The descriptor that was handed over under `name`, close-on-exec and non-blocking, or -ENOENT. It stays the process's: ask once.
 int border_listen_fd(const char *name);
+// BORDER_RESOLVE_SOCKET or BORDER_RECORDS_SOCKET, below the directory that this process was told. Returns `path` or buf.
+const char *border_socket_path(const char *path, char *buf, size_t size);
 // A host name as both sides of each socket of the border spell it: lower case, labels of 1..63 of [a-z0-9_-] not beginning or ending with
 // a hyphen, no dot at the end, at most BORDER_NAME_MAX bytes. Never an IPv4 address.
 bool border_name_valid(const char *name);

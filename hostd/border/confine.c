@@ -3,12 +3,14 @@
 #include "border/confine.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 static const char *const calls[] = {
         // memory; mmap and mprotect are below
@@ -111,6 +113,16 @@ static int load_filter(const BorderConfine *confine) {
         return r;
 }
 
+// Those that it was started with for what it did before.
+static int drop_capabilities(void) {
+        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct none[2] = {0};
+
+        if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 || syscall(SYS_capset, &header, none) < 0)
+                return -errno;
+        return 0;
+}
+
 static int limit(int resource, uint64_t value) {
         struct rlimit now, want;
 
@@ -129,6 +141,8 @@ int border_confine(const BorderConfine *confine, Error *err) {
         (void) umask(0077);
         if (prctl(PR_SET_DUMPABLE, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 r = -errno;
+        if (r >= 0)
+                r = drop_capabilities();
         if (r >= 0)
                 r = limit(RLIMIT_CORE, 0);
         if (r >= 0 && confine->files_max)

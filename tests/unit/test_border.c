@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -588,6 +589,7 @@ static int confined(const BorderConfine *confine) {
         bad |= mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED ? 16 : 0;
         bad |= open("/proc/self/status", O_RDONLY | O_CLOEXEC) < 0 ? 32 : 0;
         bad |= (open("border-test-file", O_WRONLY | O_CREAT | O_CLOEXEC, 0600) >= 0) != confine->write_files ? 64 : 0;
+        bad |= prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, 12 /* NET_ADMIN */, 0, 0) == 0 ? 128 : 0;
         bad |= !malloc(1 << 20) || geteuid() != getuid() ? 128 : 0;
         return bad;
 }
