@@ -26,7 +26,9 @@ FlowVerdict flow_verdict_from_string(const char *text);
 #define FLOW_FLAG_ALERT 4u       // a placeholder on its way to a host that it is not bound to
 #define FLOW_FLAG_CUT 8u         // an allowed flow that was ended by a change of policy
 #define FLOW_FLAG_CACHED 16u     // answered from the resolver's cache
-#define FLOW_FLAGS 31u
+#define FLOW_FLAG_OPEN 32u // not over yet: bytes and duration are those so far
+#define FLOW_FLAG_INBOUND 64u // began outside
+#define FLOW_FLAGS 127u
 
 typedef struct FlowRecord {
         uint16_t version, size, slot;
