@@ -5,12 +5,24 @@
 #include <sodium/crypto_shorthash.h>
 #include <sys/random.h>
 
+static usec_t rate_interval(const Rate *rate) {
+        return MAX2(USEC_PER_SEC / rate->rate, 1u);
+}
+
+void rate_change(Rate *rate, uint32_t per_second, uint32_t burst, usec_t now) {
+        usec_t missing = rate->rate > 0 && rate->full_at > now ? (rate->full_at - now) / rate_interval(rate) : 0;
+
+        *rate = (Rate) {.rate = per_second, .burst = burst};
+        if (per_second > 0)
+                rate->full_at = now + MIN2(missing, burst) * rate_interval(rate);
+}
+
 bool rate_take(Rate *rate, usec_t now) {
         usec_t interval, full;
 
         if (rate->rate == 0 || rate->burst == 0)
                 return false;
-        interval = MAX2(USEC_PER_SEC / rate->rate, 1u);
+        interval = rate_interval(rate);
         full = MAX2(rate->full_at, now) + interval;
         if (full - now > interval * rate->burst)
                 return false;

@@ -16,6 +16,7 @@ typedef struct Rate {
 } Rate;
 
 bool rate_take(Rate *rate, usec_t now);
+void rate_change(Rate *rate, uint32_t per_second, uint32_t burst, usec_t now); // what is missing from the bucket stays missing
 
 #define ZONES_MAX 512 // that have their minute at the same time; a name of one more is refused
 #define ZONES_WINDOW (60 * USEC_PER_SEC)

@@ -31,7 +31,6 @@ LAYERS = {
     "hostd/guest": ("base", "guest"),
     "hostd/build": ("base", "build"),
     "hostd/cli": ("base", "wire", "api", "cli", "guest/tree.h"),
-    "hostd/resolver": ("base", "border", "resolver", "network/compile.h", "network/name.h", "network/policy.h", "network/view.h"),
 }
 
 SPDX = "SPDX-License-Identifier: GPL-2.0-or-later"

@@ -113,6 +113,14 @@ static void test_rate(void **state) {
         assert_int_equal(take_many(&rate, 1000, 6 * USEC_PER_SEC + 5000), 1);
         assert_int_equal(take_many(&rate, 1000, 100 * USEC_PER_SEC), 400);
         assert_int_equal(take_many(&none, 10, USEC_PER_SEC), 0);
+        // An empty bucket is empty after a change, but fills at the new pace; one of another size keeps what is missing.
+        rate_change(&rate, 1000, 400, 100 * USEC_PER_SEC);
+        assert_int_equal(take_many(&rate, 10, 100 * USEC_PER_SEC), 0);
+        assert_int_equal(take_many(&rate, 1000, 100 * USEC_PER_SEC + 100000), 100);
+        rate_change(&rate, 1000, 600, 100 * USEC_PER_SEC + 100000);
+        assert_int_equal(take_many(&rate, 1000, 100 * USEC_PER_SEC + 100000), 200);
+        rate_change(&none, 10, 5, USEC_PER_SEC);
+        assert_int_equal(take_many(&none, 10, USEC_PER_SEC), 5);
 }
 
 static void test_zones(void **state) {

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Listen: the four listeners of a slot, UDP and TCP of both families, and what comes in at them.
+#include "resolver/resolver.h"
+
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define DATAGRAMS_AT_ONCE 32 // then others have their turn
+#define ACCEPTS_AT_ONCE 8
+#define TCP_BACKLOG 16
+#define ACCEPT_PAUSE USEC_PER_SEC
+
+static const struct { int family, type; } kinds[_LISTEN_MAX] = {
+        [LISTEN_UDP4] = {AF_INET, SOCK_DGRAM}, [LISTEN_UDP6] = {AF_INET6, SOCK_DGRAM}, [LISTEN_TCP4] = {AF_INET, SOCK_STREAM}, [LISTEN_TCP6] = {AF_INET6, SOCK_STREAM},
+};
+
+static int on_datagrams(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        static uint8_t data[DNS_QUERY_MAX + 1];
+        static DnsQuery query;
+        Slot *slot = userdata;
+
+        for (int i = 0; i < DATAGRAMS_AT_ONCE; i++) {
+                Origin origin = {.kind = ORIGIN_UDP, .fd = fd, .peer_size = sizeof(origin.peer)};
+                ssize_t n = recvfrom(fd, data, sizeof(data), MSG_DONTWAIT, &origin.peer.any, &origin.peer_size);
+                int r;
+                if (n < 0)
+                        return 0; // nothing more, or an error of an earlier reply
+                r = dns_query_read(data, (size_t) n, &query);
+                if (r == 0)
+                        question_ask(slot, &origin, &query);
+                // Malformed ones count, too: an answer costs as much as another.
+                else if (r > 0 && rate_take(&slot->rate, clock_monotonic()))
+                        answer_send(slot, &origin, &query, &(Answered) {.rcode = (DnsRcode) r, .ede = DNS_EDE_NONE, .flow = FLOW_DENY, .start = clock_monotonic(),
+                                                                       .quiet = !rate_take(&slot->complaints, clock_monotonic())});
+        }
+        return 0;
+}
+
+static int on_resume(sd_event_source *source, uint64_t usec, void *userdata) {
+        Slot *slot = userdata;
+
+        slot->resume = sd_event_source_disable_unref(slot->resume);
+        for (Listen i = LISTEN_TCP4; i <= LISTEN_TCP6; i++)
+                if (slot->sources[i])
+                        (void) sd_event_source_set_enabled(slot->sources[i], SD_EVENT_ON);
+        return 0;
+}
+
+// No descriptors are left: the connection stays in the queue, and without a pause the loop would run round it.
+static void pause_accepting(Slot *slot) {
+        if (sd_event_add_time_relative(slot->resolver->event, &slot->resume, CLOCK_MONOTONIC, ACCEPT_PAUSE, 0, on_resume, slot) < 0)
+                return;
+        for (Listen i = LISTEN_TCP4; i <= LISTEN_TCP6; i++)
+                if (slot->sources[i])
+                        (void) sd_event_source_set_enabled(slot->sources[i], SD_EVENT_OFF);
+}
+
+static int on_connections(sd_event_source *source, int listening, uint32_t events, void *userdata) {
+        Slot *slot = userdata;
+
+        for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
+                int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+                if (fd >= 0) {
+                        (void) tcp_client_new(slot, fd); // one too many is closed
+                        continue;
+                }
+                if ((errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) && !slot->resume)
+                        pause_accepting(slot);
+                return 0;
+        }
+        return 0;
+}
+
+static int bind_to(int fd, int family, int ifindex) {
+        struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(BORDER_DNS_PORT)};
+        struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(BORDER_DNS_PORT), .sin6_scope_id = (uint32_t) ifindex};
+
+        if (inet_pton(AF_INET, BORDER_ADDRESS_V4, &in.sin_addr) != 1 || inet_pton(AF_INET6, BORDER_ADDRESS_V6, &in6.sin6_addr) != 1)
+                return -EINVAL;
+        return bind(fd, family == AF_INET ? (const struct sockaddr *) &in : (const struct sockaddr *) &in6, family == AF_INET ? sizeof(in) : sizeof(in6)) < 0 ? -errno : 0;
+}
+
+static int open_socket(const Slot *slot, int ifindex, Listen which, int *ret) {
+        _cleanup_close_ int fd = socket(kinds[which].family, kinds[which].type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        bool six = kinds[which].family == AF_INET6, tcp = kinds[which].type == SOCK_STREAM;
+        int one = 1, r;
+
+        if (fd < 0)
+                return -errno;
+        // First the device: without it the address would be taken from all others. It may not have its addresses yet (FREEBIND).
+        if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, slot->view.ifname, (socklen_t) strlen(slot->view.ifname) + 1) < 0 ||
+            setsockopt(fd, six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_FREEBIND : IP_FREEBIND, &one, sizeof(one)) < 0 ||
+            (six && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) < 0) ||
+            (tcp && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0))
+                return -errno;
+        r = bind_to(fd, kinds[which].family, ifindex);
+        if (r < 0)
+                return r;
+        if (tcp && listen(fd, TCP_BACKLOG) < 0)
+                return -errno;
+        *ret = TAKE_FD(fd);
+        return 0;
+}
+
+void slot_close(Slot *slot) {
+        while (slot->clients)
+                tcp_client_free(slot->clients);
+        slot->resume = sd_event_source_disable_unref(slot->resume);
+        for (Listen i = 0; i < _LISTEN_MAX; i++) {
+                slot->sources[i] = sd_event_source_disable_unref(slot->sources[i]);
+                slot->fds[i] = close_fd(slot->fds[i]);
+        }
+        // Answers to questions that came by UDP have nowhere to go, and their descriptor's number may soon be another's.
+        pending_free_of(slot, NULL);
+        slot->ifindex = 0;
+}
+
+int slot_listen(Slot *slot) {
+        int ifindex = (int) if_nametoindex(slot->view.ifname), r = ifindex > 0 ? 0 : -ENODEV;
+
+        for (Listen i = 0; r >= 0 && i < _LISTEN_MAX; i++) {
+                r = open_socket(slot, ifindex, i, &slot->fds[i]);
+                if (r >= 0)
+                        r = sd_event_add_io(slot->resolver->event, &slot->sources[i], slot->fds[i], EPOLLIN, kinds[i].type == SOCK_DGRAM ? on_datagrams : on_connections, slot);
+        }
+        if (r < 0)
+                slot_close(slot);
+        else
+                slot->ifindex = ifindex;
+        return r < 0 ? r : 0;
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Slot: one instance's wire. Its listeners are bound to the device, so that the kernel says whose question it is.
+#include "resolver/resolver.h"
+
+#include <net/if.h>
+#include <string.h>
+
+#include "base/log.h"
+
+Slot *slot_find(const Resolver *resolver, uint16_t number) {
+        Slot *slot = resolver->slots;
+
+        while (slot && slot->view.slot != number)
+                slot = slot->next;
+        return slot;
+}
+
+Slot *slot_free(Slot *slot) {
+        Slot **p;
+
+        if (!slot)
+                return NULL;
+        for (p = &slot->resolver->slots; *p && *p != slot; p = &(*p)->next)
+                ;
+        if (*p)
+                *p = slot->next;
+        slot_close(slot);
+        pending_free_of(slot, NULL);
+        zones_done(&slot->zones);
+        grants_done(&slot->grants);
+        view_slot_done(&slot->view);
+        free(slot);
+        return NULL;
+}
+
+static Slot *slot_new(Resolver *resolver) {
+        Slot *slot = calloc(1, sizeof(Slot));
+
+        if (!slot)
+                return NULL;
+        slot->resolver = resolver;
+        slot->complaints = (Rate) {.rate = 5, .burst = 20};
+        for (size_t i = 0; i < _LISTEN_MAX; i++)
+                slot->fds[i] = -EBADF;
+        slot->next = resolver->slots;
+        resolver->slots = slot;
+        return slot;
+}
+
+int slot_apply(Resolver *resolver, ViewSlot *view) {
+        Slot *slot = slot_find(resolver, view->slot);
+        bool moved = !slot || strcmp(slot->view.ifname, view->ifname) != 0;
+        int r = 0;
+
+        if (!slot)
+                slot = slot_new(resolver);
+        if (!slot)
+                return -ENOMEM;
+        view_slot_done(&slot->view);
+        slot->view = *view;
+        *view = (ViewSlot) {0};
+        rate_change(&slot->rate, slot->view.dns.rate, slot->view.dns.burst, clock_monotonic());
+        // With the policy the kernel's maps may have been made anew, and rules have other numbers.
+        grants_done(&slot->grants);
+        if (moved) {
+                slot_close(slot);
+                pending_free_of(slot, NULL);
+                zones_done(&slot->zones);
+        }
+        if (slot->ifindex == 0) {
+                r = slot_listen(slot);
+                if (r == -ENODEV) // it will come
+                        r = 0;
+        }
+        return r;
+}
+
+void slot_link(Resolver *resolver, const char *ifname, int ifindex) {
+        for (Slot *slot = resolver->slots; slot; slot = slot->next) {
+                int r;
+                if (strcmp(slot->view.ifname, ifname) != 0 || slot->ifindex == ifindex)
+                        continue;
+                // Listeners are bound to the device that is gone, though its successor has the same name.
+                slot_close(slot);
+                r = ifindex > 0 ? slot_listen(slot) : 0;
+                if (r < 0 && r != -ENODEV)
+                        log_event(LOG_WARNING, NULL, slot->view.instance, "cannot listen on %s: %s", ifname, strerror(-r));
+        }
+}
