@@ -652,3 +652,9 @@ int network_watch_dispatch(Network *network, bool *ret_lost) {
 int network_doctor(Network *network, char ***ret, Error *err) {
         return network_doctor_settings(&network->settings, ret, err);
 }
+
+Compiled *network_compiled(const Network *network, uint16_t number) {
+        const Slot *slot = slot_find(network, number);
+
+        return slot ? slot->compiled : NULL;
+}

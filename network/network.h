@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "network/compile.h"
 #include "network/policy.h"
 
 typedef struct NetworkSettings {
@@ -54,6 +55,8 @@ int network_detach(Network *network, uint16_t slot, Error *err);
 // runs the name may be a successor's. 0 is no interface.
 unsigned network_interface(const Network *network, uint16_t slot);
 int network_unplug(unsigned interface, Error *err);
+// What was compiled of the slot's policies, with the ids that its rules have in the kernel. Borrowed; NULL while no policy was set.
+Compiled *network_compiled(const Network *network, uint16_t slot);
 // One transaction; established flows that the new policies do not admit are cut by it, others do not lose a packet.
 int network_set_policy(Network *network, uint16_t slot, Policy *const *policies, size_t n, Error *err);
 int network_set_upload(Network *network, uint16_t slot, uint64_t bytes_per_second /* UINT64_MAX: none */, Error *err);

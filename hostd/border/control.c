@@ -5,7 +5,7 @@
 #include <string.h>
 
 typedef struct ControlRow {
-        ControlType type;
+        BorderType type;
         ControlSide reader;
         uint32_t min, max; // of the payload
 } ControlRow;
@@ -39,7 +39,7 @@ static bool payload_valid(const ControlFrame *frame) {
         BorderInsert insert;
         BorderResult result;
 
-        switch ((ControlType) frame->header.type) {
+        switch ((BorderType) frame->header.type) {
         case BORDER_INSERT:
                 memcpy(&insert, frame->payload, sizeof(insert));
                 return insert_valid(&insert);

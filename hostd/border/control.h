@@ -17,14 +17,14 @@
 
 #define BORDER_PROTOCOL 1
 
-typedef enum ControlType {
+typedef enum BorderType {
         BORDER_VIEWS = 1,   // hostd: JSON text, see network/view.h
         BORDER_ACK = 2,     // hostd: BorderResult
         BORDER_HELLO = 16,  // helper: BorderHello
         BORDER_APPLIED = 17, // helper: BorderResult
         BORDER_INSERT = 18, // helper: BorderInsert
         BORDER_EVENT = 19,  // helper: FlowRecord
-} ControlType;
+} BorderType;
 
 typedef struct ControlHeader {
         uint32_t type, length;

@@ -77,7 +77,7 @@ static int link_queue(ControlLink *link, const void *data, size_t size) {
         return 0;
 }
 
-int control_link_send(ControlLink *link, ControlType type, uint64_t cookie, const void *payload, size_t length) {
+int control_link_send(ControlLink *link, BorderType type, uint64_t cookie, const void *payload, size_t length) {
         ControlHeader header = {.type = (uint32_t) type, .length = (uint32_t) length, .cookie = cookie};
         int r;
 

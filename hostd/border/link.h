@@ -28,4 +28,4 @@ typedef struct ControlLinkConfig {
 int control_link_new(const ControlLinkConfig *config, ControlLink **ret);
 ControlLink *control_link_free(ControlLink *link); // says nothing to anybody
 DEFINE_CLEANUP(ControlLink, control_link_free)
-int control_link_send(ControlLink *link, ControlType type, uint64_t cookie, const void *payload, size_t length);
+int control_link_send(ControlLink *link, BorderType type, uint64_t cookie, const void *payload, size_t length);

@@ -81,7 +81,7 @@ bool control_server_is_connected(const ControlServer *server) {
         return server->link;
 }
 
-int control_server_send(ControlServer *server, ControlType type, uint64_t cookie, const void *payload, size_t length) {
+int control_server_send(ControlServer *server, BorderType type, uint64_t cookie, const void *payload, size_t length) {
         return server->link ? control_link_send(server->link, type, cookie, payload, length) : -ENOTCONN;
 }
 

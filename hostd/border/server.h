@@ -22,5 +22,5 @@ ControlServer *control_server_free(ControlServer *server);
 DEFINE_CLEANUP(ControlServer, control_server_free)
 bool control_server_is_connected(const ControlServer *server);
 // -ENOTCONN without hostd.
-int control_server_send(ControlServer *server, ControlType type, uint64_t cookie, const void *payload, size_t length);
+int control_server_send(ControlServer *server, BorderType type, uint64_t cookie, const void *payload, size_t length);
 int control_server_applied(ControlServer *server, uint64_t cookie, int error); // error: 0 or a negative errno

@@ -67,6 +67,7 @@ typedef void (*BorderDone)(void *userdata, BorderPart late);
 int border_wait(Border *border, uint64_t generation, usec_t timeout, BorderDone done, void *userdata);
 
 // border_start.c: processes and sockets.
+const char *const *border_sockets(BorderPart part); // names in the run directory, ending with NULL
 typedef struct BorderRow BorderRow;
 const BorderRow *border_row(BorderPart part);
 bool border_row_allows(const BorderRow *row, uint32_t type);

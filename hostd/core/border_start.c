@@ -56,12 +56,20 @@ const char *border_part_to_string(BorderPart part) {
         return part >= 0 && part < _BORDER_PART_MAX ? rows[part].name : NULL;
 }
 
+const char *const *border_sockets(BorderPart part) {
+        static const char *names[_BORDER_PART_MAX][SOCKETS_MAX + 1];
+
+        for (size_t i = 0; i < SOCKETS_MAX; i++)
+                names[part][i] = rows[part].sockets[i].file;
+        return names[part];
+}
+
 bool border_part_has_views(BorderPart part) {
         return rows[part].views;
 }
 
 bool border_row_allows(const BorderRow *row, uint32_t type) {
-        switch ((ControlType) type) {
+        switch ((BorderType) type) {
         case BORDER_HELLO:
                 return true;
         case BORDER_APPLIED:

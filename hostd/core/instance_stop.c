@@ -6,6 +6,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "core/border_link.h"
 #include "core/command.h"
 #include "core/job.h"
 #include "core/launcher.h"
@@ -61,6 +62,8 @@ static void unplug_done(void *userdata, int r, json_t *result, Error *err) {
 
         if (r >= 0 && instance && instance->killed && instance->record.generation == unplug->generation && instance->state == INSTANCE_STOPPING)
                 instance->unplugged = network_detach(m->network, unplug->slot, NULL) >= 0;
+        if (!m->stopping)
+                border_link_changed(m, unplug->slot);
         free(unplug);
 }
 
@@ -165,6 +168,7 @@ int instance_clean(Instance *instance, Error *err) {
         } else if (prefix)
                 r = cgroup_host_remove(m->cgroup, prefix, err);
         k = instance->unplugged ? 0 : network_detach(m->network, instance->record.slot, &later);
+        border_link_changed(m, instance->record.slot);
         if (k < 0 && r >= 0) {
                 r = k;
                 error_move(err, &later);

@@ -10,6 +10,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "core/border_link.h"
 #include "core/command_link.h"
 #include "core/guard.h"
 #include "core/job.h"
@@ -107,6 +108,7 @@ static int tick(sd_event_source *source, uint64_t usec, void *userdata) {
                 if (i->box && i->config && instance_is_live(i))
                         cgroup_box_keep_weights(i->box, &i->config->limits);
         commits_retry(m->commits);
+        border_link_tick(m);
         if (m->ticks++ % EXPIRE_EVERY == 0)
                 expire_audit(m);
         (void) sd_event_source_set_time_relative(source, TICK);
@@ -389,11 +391,12 @@ int manager_run(Manager *m, Error *err) {
                 return r;
         if (m->store_is_new && (r = rebuild_store(m, err)) < 0)
                 return r;
-        if ((r = lifecycle_load(m, err)) < 0 || (r = command_link_new(m, err)) < 0 || (r = watch_all(m, err)) < 0)
+        if ((r = lifecycle_load(m, err)) < 0 || (r = command_link_new(m, err)) < 0 || (r = border_link_new(m, err)) < 0 || (r = watch_all(m, err)) < 0)
                 return r;
         manager_guard(m);
         secrets_open(m);
         adopt_all(m);
+        border_link_start(m);
         lifecycle_finish_deletions(m);
         command_link_sweep(m);
         (void) leaks_sweep(m, NULL);
@@ -423,6 +426,7 @@ Manager *manager_free(Manager *m) {
         while (m->instances.first)
                 (void) instance_free(m->instances.first);
         command_link_free(m);
+        border_link_free(m);
         requests_forget(m);
         m->bus = event_bus_free(m->bus);
         sd_event_source_disable_unref(m->watch_network);

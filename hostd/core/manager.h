@@ -40,6 +40,7 @@ typedef struct Manager {
         DiskHost disk;
         IdPool pool;
         TemplateRegistry *templates;
+        struct BorderLink *border; // NULL in tests
         struct CommandManager *commands;
         EventBus *bus;
         InstanceList instances;

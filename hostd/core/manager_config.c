@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "core/border_link.h"
 #include "core/lifecycle.h"
 #include "core/manager.h"
 
@@ -106,6 +107,7 @@ static void put_in_force(Manager *m, Desired *fresh) {
         m->broken = strv_free(m->broken);
         manager_unwarn_kind(m, "configuration");
         swap_in(m, fresh);
+        border_link_tick(m);
         manager_guard(m);
         lifecycle_create_missing(m);
         manager_replan(m);

@@ -171,6 +171,8 @@ static void test_refused(void **state) {
                 {"hostd.conf", "ipv6_pool = \"fd00::1/64\";", "hostd.conf:1: ipv6_pool", "ipv6_pool"},
                 {"hostd.conf", "default_policies = [ \"gone\" ];", "hostd.conf:1: default_policies names \"gone\"", "default_policies"},
                 {"hostd.conf", "audit_keep_days = 0;", "hostd.conf:1: audit_keep_days \"0\"", "audit_keep_days"},
+                {"hostd.conf", "resolver_upstream = [ \"dns.example.org\" ];", "hostd.conf:1: resolver_upstream", "resolver_upstream"},
+                {"hostd.conf", "resolver_upstream = [ \"192.0.2.0/24\" ];", "hostd.conf:1: resolver_upstream \"192.0.2.0/24\" is a network", "resolver_upstream"},
                 {"hostd.conf", "memory = 1;", "hostd.conf:1: memory is not a known key", "memory"},
                 {"policies.d/x.conf", "rules = ( { action = \"allow\"; } );", "policies.d/x.conf:1: rules[0].to is missing", "rules[0].to"},
                 {"policies.d/x.conf", "rules = (\n{ action = \"allow\"; to = \"192.0.2.1\"; },\n{ to = \"192.0.2.1\"; } );",

@@ -321,6 +321,7 @@ static void test_host_round_trip(void **state) {
                 {"default_policies", "web", "[ \"web\" ]"},
                 {"default_template", "debian", "\"debian\""},
                 {"audit_keep_days", "90", "90"},
+                {"resolver_upstream", "192.0.2.1,2001:db8::1", "[ \"192.0.2.1\", \"2001:db8::1\" ]"},
                 {"connections_per_uid", "64", "64"},
         };
 

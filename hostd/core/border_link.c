@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// BorderLink: see border_link.h.
+#include "core/border_link.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/strv.h"
+#include "border/border.h"
+#include "network/view.h"
+
+#define RESOLV_CONF "/etc/resolv.conf"
+#define LOGS "/var/log/hostd"
+
+// What a slot may ask for, until its instance's file says something else.
+#define DNS_RATE 200
+#define DNS_BURST 400
+#define DNS_NAMES 100
+
+typedef struct BorderLink {
+        Manager *manager;
+        Border *border;
+        uint64_t generation; // of the last views that were made
+        uint16_t *changed;   // slots that were changed since
+        size_t n_changed;
+        bool everything;     // there was no memory to note which
+        char **upstreams;
+        sd_event_source *publish;
+} BorderLink;
+
+typedef struct LinkWaiter {
+        Manager *manager;
+        void (*done)(void *userdata);
+        void *userdata;
+} LinkWaiter;
+
+// ---- views -------------------------------------------------------------------------------------------------------------------
+
+// Addresses only; one with a scope ("fe80::1%eth0") is of an interface that the resolver need not have.
+static int host_upstreams(char ***ret) {
+        _cleanup_free_ char *text = NULL;
+        _cleanup_strv_ char **lines = NULL, **found = NULL;
+        int r = io_read_file(AT_FDCWD, RESOLV_CONF, 1 << 16, &text, NULL);
+
+        if (r >= 0)
+                r = strv_split(text, "\n", &lines);
+        for (char **line = lines; r >= 0 && line && *line && strv_length(found) < VIEW_UPSTREAMS_MAX; line++) {
+                _cleanup_strv_ char **words = NULL;
+                struct in6_addr address;
+                r = strv_split(*line, " \t", &words);
+                if (r >= 0 && strv_length(words) >= 2 && strcmp(words[0], "nameserver") == 0 &&
+                    (inet_pton(AF_INET, words[1], &address) == 1 || inet_pton(AF_INET6, words[1], &address) == 1))
+                        r = strv_append(&found, words[1]);
+        }
+        if (r >= 0)
+                *ret = TAKE_PTR(found);
+        return r;
+}
+
+static void link_read_upstreams(BorderLink *link) {
+        char **configured = link->manager->desired->host.resolver_upstream, **fresh = NULL;
+
+        if (configured)
+                fresh = strv_copy(configured);
+        else if (host_upstreams(&fresh) < 0)
+                return; // what was there before may still answer
+        strv_free(link->upstreams);
+        link->upstreams = fresh;
+}
+
+// A slot without a wire has no client: the helpers listen on the wire itself. Nothing is to be freed: strings are borrowed, and so is the list.
+static bool slot_view(Manager *m, const Instance *instance, ViewSlot *ret) {
+        uint16_t slot = instance->record.slot;
+        Compiled *compiled = instance_is_active(instance) && !instance->unplugged ? network_compiled(m->network, slot) : NULL;
+        NetworkAddress address;
+
+        if (!compiled || !network_is_plugged(m->network, slot))
+                return false;
+        network_address(&m->desired->host.network, slot, &address);
+        *ret = (ViewSlot) {.slot = slot, .instance = (char *) instance->record.name, .dns = {.rate = DNS_RATE, .burst = DNS_BURST, .names = DNS_NAMES}, .compiled = compiled};
+        memcpy(ret->ifname, address.host_ifname, sizeof(ret->ifname));
+        return inet_ntop(AF_INET, &address.ipv4, ret->ipv4, sizeof(ret->ipv4)) && inet_ntop(AF_INET6, &address.ipv6, ret->ipv6, sizeof(ret->ipv6));
+}
+
+static int views_of_all(void *userdata, char **ret, uint64_t *ret_generation) {
+        BorderLink *link = userdata;
+        Manager *m = link->manager;
+        _cleanup_free_ ViewSlot *slots = calloc(m->instances.n + 1, sizeof(ViewSlot));
+        View view = {.whole = true, .slots = slots};
+        int r;
+
+        if (!slots)
+                return -ENOMEM;
+        link_read_upstreams(link);
+        view.upstreams = link->upstreams;
+        // No later than what the others have: what was changed and not told yet goes to everybody next, and then to this one once more.
+        view.generation = link->generation;
+        for (Instance *i = m->instances.first; i; i = i->next)
+                if (slot_view(m, i, slots + view.n_slots))
+                        view.n_slots++;
+        r = view_format(&view, ret, NULL);
+        *ret_generation = link->generation;
+        return r;
+}
+
+static int views_of_changed(BorderLink *link, char **ret) {
+        Manager *m = link->manager;
+        _cleanup_free_ ViewSlot *slots = calloc(link->n_changed + 1, sizeof(ViewSlot));
+        _cleanup_free_ uint16_t *gone = calloc(link->n_changed + 1, sizeof(uint16_t));
+        View view = {.generation = link->generation, .upstreams = link->upstreams, .slots = slots, .gone = gone};
+
+        if (!slots || !gone)
+                return -ENOMEM;
+        for (size_t i = 0; i < link->n_changed; i++) {
+                const Instance *instance = instance_list_by_slot(&m->instances, link->changed[i]);
+                if (instance && slot_view(m, instance, slots + view.n_slots))
+                        view.n_slots++;
+                else
+                        gone[view.n_gone++] = link->changed[i];
+        }
+        return view_format(&view, ret, NULL);
+}
+
+static void link_publish(BorderLink *link) {
+        _cleanup_free_ char *text = NULL;
+        uint64_t generation;
+        int r;
+
+        if (link->n_changed == 0 && !link->everything)
+                return;
+        link->generation++;
+        r = link->everything ? views_of_all(link, &text, &generation) : views_of_changed(link, &text);
+        if (r < 0) {
+                link->everything = true; // at the next change, or tick
+                manager_warn(link->manager, "border", "host", "the policies cannot be told to what enforces names: %s", strerror(-r));
+                return;
+        }
+        link->n_changed = 0;
+        link->everything = false;
+        manager_unwarn(link->manager, "border", "host");
+        border_send(link->border, text, link->generation);
+}
+
+static int on_publish(sd_event_source *source, void *userdata) {
+        link_publish(userdata);
+        return 0;
+}
+
+static void link_note(BorderLink *link, uint16_t slot) {
+        uint16_t *more;
+
+        for (size_t i = 0; i < link->n_changed; i++)
+                if (link->changed[i] == slot)
+                        return;
+        more = reallocarray(link->changed, link->n_changed + 1, sizeof(uint16_t));
+        if (!more) {
+                link->everything = true;
+                return;
+        }
+        link->changed = more;
+        more[link->n_changed++] = slot;
+}
+
+void border_link_changed(Manager *m, uint16_t slot) {
+        BorderLink *link = m->border;
+
+        if (!link)
+                return;
+        link_note(link, slot);
+        (void) sd_event_source_set_enabled(link->publish, SD_EVENT_ONESHOT);
+}
+
+void border_link_tick(Manager *m) {
+        BorderLink *link = m->border;
+        _cleanup_strv_ char **before = link ? strv_copy(link->upstreams) : NULL;
+
+        if (!link)
+                return;
+        link_read_upstreams(link);
+        link->everything = link->everything || !strv_equal(before, link->upstreams);
+        link_publish(link);
+}
+
+// ---- waiting -----------------------------------------------------------------------------------------------------------------
+
+static void wait_done(void *userdata, BorderPart late) {
+        LinkWaiter *waiter = userdata;
+
+        if (late >= 0)
+                manager_warn(waiter->manager, border_part_to_string(late), "host", "%s has not taken over the last change of a policy: %s",
+                             border_part_to_string(late), border_reason(waiter->manager->border->border, late));
+        waiter->done(waiter->userdata);
+        free(waiter);
+}
+
+void border_link_wait(Manager *m, void (*done)(void *userdata), void *userdata) {
+        BorderLink *link = m->border;
+        LinkWaiter *waiter = link ? malloc(sizeof(LinkWaiter)) : NULL;
+
+        if (link)
+                link_publish(link);
+        if (waiter) {
+                *waiter = (LinkWaiter) {m, done, userdata};
+                if (border_wait(link->border, link->generation, BORDER_APPLY_TIMEOUT, wait_done, waiter) >= 0)
+                        return;
+        }
+        free(waiter);
+        done(userdata);
+}
+
+// ---- what helpers say --------------------------------------------------------------------------------------------------------
+
+static int on_insert(void *userdata, const BorderInsert *insert) {
+        BorderLink *link = userdata;
+        Manager *m = link->manager;
+        const Instance *instance = instance_list_by_slot(&m->instances, insert->slot);
+
+        if (!instance || !instance_is_live(instance) || !instance->config)
+                return -ENOENT;
+        return -EOPNOTSUPP; // the ruleset has no map of names yet: the resolver answers SERVFAIL
+}
+
+static json_t *event_json(const FlowRecord *record) {
+        char address[INET6_ADDRSTRLEN] = "";
+
+        if (record->family)
+                (void) inet_ntop(record->family == 4 ? AF_INET : AF_INET6, record->address, address, sizeof(address));
+        return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:i, s:s}", "by", flow_kind_to_string(record->kind), "verdict",
+                         flow_verdict_to_string(record->verdict), "name", record->name, "address", address, "protocol", (int) record->protocol, "port",
+                         (int) record->port, "policy", record->policy, "rule", (int) record->rule, "reason", record->reason);
+}
+
+// Of a slot that exists: a helper that was conquered can tell lies, but only of instances that there are.
+static void on_event(void *userdata, const FlowRecord *record) {
+        BorderLink *link = userdata;
+        const Instance *instance = instance_list_by_slot(&link->manager->instances, record->slot);
+
+        if (instance && link->manager->bus)
+                event_publish(link->manager->bus, record->flags & FLOW_FLAG_ALERT ? "network-alert" : "network-denied", instance->record.name, event_json(record));
+}
+
+static void on_state(void *userdata, BorderPart part) {
+        BorderLink *link = userdata;
+        BorderState state = border_state(link->border, part);
+        const char *name = border_part_to_string(part), *reason = border_reason(link->border, part);
+
+        if (link->manager->stopping)
+                return;
+        if (state == BORDER_DOWN || (state == BORDER_UP && *reason))
+                manager_warn(link->manager, name, "host", "%s: %s", name, reason);
+        else if (state != BORDER_CALLING)
+                manager_unwarn(link->manager, name, "host");
+}
+
+// ---- the object --------------------------------------------------------------------------------------------------------------
+
+static BorderLink *link_free(BorderLink *link) {
+        if (!link)
+                return NULL;
+        sd_event_source_disable_unref(link->publish);
+        (void) border_free(link->border);
+        strv_free(link->upstreams);
+        free(link->changed);
+        free(link);
+        return NULL;
+}
+DEFINE_CLEANUP(BorderLink, link_free)
+
+// A hostd with a run directory of its own (a test) leaves nothing elsewhere.
+static char *logs_directory(const Manager *m) {
+        char *path;
+
+        if (strcmp(m->paths.run, BORDER_RUN) == 0)
+                return strdup(LOGS);
+        return asprintf(&path, "%s/flows", m->paths.run) < 0 ? NULL : path;
+}
+
+int border_link_new(Manager *m, Error *err) {
+        static const BorderHandlers handlers = {.views = views_of_all, .insert = on_insert, .event = on_event, .changed = on_state};
+        _cleanup_(link_freep) BorderLink *link = calloc(1, sizeof(BorderLink));
+        _cleanup_free_ char *logs = logs_directory(m);
+        BorderConfig config = {.event = m->event, .run = m->paths.run, .programs = getenv("HOSTD_BORDER_PROGRAMS") ?: HOSTD_LIBEXECDIR, .logs = logs,
+                               .systemd = m->systemd, .handlers = &handlers, .userdata = link};
+        int r;
+
+        if (!link || !logs)
+                return error_set_errno(err, ENOMEM, "cannot look after the border");
+        link->manager = m;
+        link->generation = 1;
+        r = border_new(&config, &link->border, err);
+        if (r < 0)
+                return r;
+        r = sd_event_add_defer(m->event, &link->publish, on_publish, link);
+        if (r >= 0)
+                r = sd_event_source_set_enabled(link->publish, SD_EVENT_OFF);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot look after the border");
+        link_read_upstreams(link);
+        m->border = TAKE_PTR(link);
+        return 0;
+}
+
+void border_link_start(Manager *m) {
+        border_start(m->border->border);
+}
+
+void border_link_free(Manager *m) {
+        m->border = link_free(m->border);
+}
+
+const char *border_link_state(const Manager *m, BorderPart part, BorderState *ret_state) {
+        *ret_state = m->border ? border_state(m->border->border, part) : BORDER_NOT_INSTALLED;
+        return m->border ? border_reason(m->border->border, part) : "";
+}
+
+// Of a helper whose program is gone. Under systemd they are of units.
+json_t *border_link_leaks(const Manager *m) {
+        json_t *list = json_array();
+        BorderState state;
+
+        for (BorderPart part = 0; part < _BORDER_PART_MAX && m->border && !m->systemd; part++) {
+                (void) border_link_state(m, part, &state);
+                for (const char *const *file = state == BORDER_NOT_INSTALLED ? border_sockets(part) : NULL; file && *file; file++) {
+                        _cleanup_free_ char *path = NULL;
+                        if (asprintf(&path, "%s/%s", m->paths.run, *file) >= 0 && access(path, F_OK) == 0)
+                                (void) json_array_append_new(list, json_string(*file));
+                }
+        }
+        return list;
+}
