@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Category: a named set of destinations, /etc/hostd/categories.d/NAME: a name, "*.suffix", "*", address or network per line, '#' begins a
+// Category: a named set of destinations, /etc/hostd/categories.d/NAME.conf: a name, "*.suffix", "*", address or network per line, '#' begins a
 // comment. A rule says "@NAME" and stands for one rule per entry. Shared by the policies that use it, and never changed.
 #pragma once
 
@@ -15,7 +15,7 @@ typedef struct Category {
         unsigned shared;
 } Category;
 
-// Errors: "FILE:LINE: …"; `file` may be NULL.
+// category_text.c. Errors: "FILE:LINE: …"; `file` may be NULL.
 int category_parse(const char *name, const char *file, const char *text, Category **ret, Error *err);
 Category *category_share(Category *category);
 Category *category_free(Category *category);

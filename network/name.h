@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 
@@ -22,6 +23,9 @@ int name_normalise(const void *text, size_t size, char ret[NAME_TEXT_MAX]);
 bool name_is_valid(const char *name); // is what name_normalise() would make
 const char *name_parent(const char *name); // behind the first dot; NULL for a single label
 bool name_is_below(const char *name, const char *zone); // "a.b.c" is below "b.c", "b.c" is not
+
+// "HOST", "HOST:PORT", "ADDRESS", "[ADDRESS]:PORT": host without brackets, not checked; *ret_port is 0 where there is none.
+int name_split_port(const char *text, char ret_host[NAME_TEXT_MAX], uint16_t *ret_port);
 
 typedef enum NameKind { NAME_EXACT, NAME_SUFFIX /* "*.x": names below x, not x */, NAME_ANY /* "*" */ } NameKind;
 NameKind name_kind(const char *pattern);

@@ -178,15 +178,17 @@ static const Param params_policy_show[] = {
 static const Param params_policy_set[] = {
         {"policy", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "POLICY", .doc = "name of a policy"},
         {"rules", 0, PARAM_STRINGS, PARAM_POSITIONAL | PARAM_REST, VALID_LABEL_VALUE, .meta = "RULE",
-         .doc = "rules in order: \"allow|deny CIDR [tcp|udp|icmp [PORTS]]\""},
+         .doc = "rules in order: \"allow|deny CIDR|HOST|*.SUFFIX|*|@CATEGORY [tcp|udp|icmp [PORTS]]\""},
         {"description", 'd', PARAM_STRING, 0, VALID_TEXT, .meta = "TEXT", .doc = "what the policy is for"},
         END,
 };
-static const Param params_policy_check[] = {
-        NAME_PARAM,
-        {"address", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_CIDR, .meta = "ADDRESS", .doc = "destination"},
-        {"port", 'p', PARAM_INT, 0, .min = 1, .max = 65535, .meta = "PORT", .doc = "destination port"},
+static const Param params_policy_explain[] = {
+        {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "an instance, or a policy by itself"},
+        {"host", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_LABEL_VALUE, .meta = "HOST[:PORT]",
+         .doc = "a name or an address ([ADDRESS]:PORT of IPv6); port 443 if there is none"},
         {"protocol", 0, PARAM_STRING, 0, VALID_NAME, .meta = "PROTOCOL", .doc = "tcp (default), udp or icmp", .choices = choices_protocol},
+        {"method", 0, PARAM_STRING, 0, VALID_METHOD, .meta = "METHOD", .doc = "an HTTP request's method"},
+        {"path", 0, PARAM_STRING, 0, VALID_TEXT, .meta = "PATH", .doc = "an HTTP request's path"},
         FORMAT_PARAM,
         END,
 };
@@ -369,7 +371,8 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "Reply: {policy, description, used_by, rules}; rules is an array of objects, shown as a table."},
         [METHOD_POLICY_SET] = {"io.hostd.Policy.Set", "policy set", ADMIN, MUTATES, 0, params_policy_set, .doc = "Create or replace a policy, live"},
         [METHOD_POLICY_DELETE] = {"io.hostd.Policy.Delete", "policy delete", ADMIN, MUTATES, 0, params_policy, .doc = "Delete a policy that no instance uses"},
-        [METHOD_POLICY_CHECK] = {"io.hostd.Policy.Check", "policy check", VIEW, 0, 0, params_policy_check, .doc = "Say what would happen to a connection, and by which rule"},
+        [METHOD_POLICY_EXPLAIN] = {"io.hostd.Policy.Explain", "policy explain", VIEW, 0, 0, params_policy_explain, .doc = "Say what would happen to a connection, and by which rule",
+                .manual = "Reply: {of, action, text, by}; of says whose policies were asked, an instance's if there is one of that name; by is {policy, index, rule}, or the word default. A name is judged by rules with names only, and an address by rules with addresses only; a connection by name that the proxy carries meets both, in order."},
         [METHOD_NETWORK_SHOW] = {"io.hostd.Network.Show", "network show", VIEW, SPECIAL, 0, params_named_object, .doc = "Show addresses, counters and rules of an instance",
                 .manual = "Reply: {name, state, interface, ipv4, ipv6, policies, counters, rules}; rules is the text of what is in force."},
         [METHOD_HOST_CARVE] = {"io.hostd.Host.Carve", "carve", ADMIN, MUTATES | SPECIAL, 0, params_carve, "plan", columns_carve, "Divide this host into equal instances",

@@ -214,7 +214,7 @@ static bool check_host(const char *v) {
 
 // Two spellings of one path would be two answers of one rule: what a server may decode or fold is not written.
 static bool check_url_path(const char *v) {
-        if (v[0] != '/' || strspn(v, LOWER UPPER DIGIT "/._~!$&'()*+,;=:@-") != strlen(v) || strstr(v, "//"))
+        if (v[0] != '/' || strspn(v, LOWER UPPER DIGIT "/._~!$&'()*+=:@-") != strlen(v) || strstr(v, "//"))
                 return false;
         for (const char *p = v; p; p = strchr(p + 1, '/')) {
                 size_t n = strcspn(p + 1, "/");
@@ -259,7 +259,7 @@ static const ValidRow valid_table[_VALID_MAX] = {
         [VALID_DESTINATION] = {LOWER UPPER DIGIT "*@:_", LOWER UPPER DIGIT ".:/*@_-", 255, false, NULL,
                                "an address, a network, a host name, \"*.suffix\", \"*\" or \"@category\""},
         [VALID_METHOD] = {UPPER, UPPER "-", 16, false, NULL, "an HTTP method in capital letters"},
-        [VALID_URL_PATH] = {NULL, NULL, 255, false, check_url_path, "the beginning of a path such as \"/api/v1\", without \"%\", \"?\", \"//\" and \"..\""},
+        [VALID_URL_PATH] = {NULL, NULL, 255, false, check_url_path, "the beginning of a path such as \"/api/v1\", without \"%\", \"?\", \";\", \",\", \"//\" and \"..\""},
         [VALID_ID] = {LOWER DIGIT, LOWER DIGIT, 32, false, NULL, "1 to 32 lower-case letters and digits"},
         [VALID_HOST] = {LOWER DIGIT "_", LOWER DIGIT "_-.", 253, false, check_host, "an exact host name in lower case such as \"api.example.com\""},
         [VALID_HEADER] = {LOWER UPPER, LOWER UPPER DIGIT "-", 64, false, NULL, "letters, digits and dashes, beginning with a letter"},

@@ -51,7 +51,7 @@ void handle_policy_list(Request *request);
 void handle_policy_show(Request *request);
 void handle_policy_set(Request *request);
 void handle_policy_delete(Request *request);
-void handle_policy_check(Request *request);
+void handle_policy_explain(Request *request);
 void handle_network_show(Request *request);
 // host
 void handle_carve(Request *request);

@@ -81,6 +81,8 @@ int schema_parse(const Schema *schema, const SchemaInput *input, void *object, u
 typedef struct ParseContext {
         const char *file; // for errors, may be NULL
         char *const *policies; // names that exist; only looked at if check_policies
+        Category *const *categories; // that exist; as above
+        size_t n_categories;
         bool check_policies;
         const HostConfig *host; // gives defaults to instances, may be NULL
 } ParseContext;

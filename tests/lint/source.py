@@ -51,6 +51,9 @@ TMP_EXEMPT = re.compile(r"^hostd/(build|guest)/")
 # Any public host name, with or without a scheme: hosts come from the machine's own configuration at run time.
 HOSTS = re.compile(r"(?<![\w.@/-])((?:[a-z0-9-]+\.)+(?:org|com|io|dev|net))(?![\w.-])")
 HOSTS_ALLOWED = re.compile(r"(^|\.)(example\.(org|com|net)|freedesktop\.org)$")
+# Forges and endpoints of models, which an operator can read and change. Where packages come from is never among them.
+CATEGORIES = re.compile(r"^categories/\w+\.conf$")
+PACKAGES = re.compile(r"registr|packag|pkg|pypi|npm|crates|gems|maven|golang|docker|debian|ubuntu|mirror|archive|dist\b")
 # Written so that this file does not match itself.
 MACHINE_PATHS = re.compile(r"(?<![\w/.$}])/(wor[k]|home/(?!agent|me\b|user\b|[A-Z$<\"'])[a-z]+|Users)/")
 URL = re.compile(r"https?://([^\s/:\"'<>)`\\]+)")
@@ -64,6 +67,7 @@ SCHEMAS = {
     "hostd/model/host_config.c": "docs/man/hostd.conf.5",
     "hostd/model/instance_config.c": "docs/man/hostd-instance.conf.5",
     "quotas/limit.c": "docs/man/hostd-instance.conf.5",
+    "hostd/model/policy_text.c": "docs/man/hostd-policy.conf.5",
     "hostd/build/recipe.c": "docs/man/hostd-template.conf.5",
 }
 
@@ -198,7 +202,7 @@ def host_names():
             continue
         for n, line in enumerate(read(path).split("\n"), 1):
             for host in HOSTS.findall(line):
-                if not HOSTS_ALLOWED.search(host):
+                if not HOSTS_ALLOWED.search(host) and (not CATEGORIES.match(path) or PACKAGES.search(host)):
                     yield f"{path}:{n}: {host}"
 
 

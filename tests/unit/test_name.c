@@ -84,6 +84,25 @@ static void test_match(void **state) {
         assert_null(name_parent("c"));
 }
 
+static void test_split_port(void **state) {
+        static const struct { const char *text, *host; uint16_t port; } cases[] = {
+                {"example.org", "example.org", 0}, {"example.org:8443", "example.org", 8443}, {"192.0.2.1:1", "192.0.2.1", 1},
+                {"::1", "::1", 0},                 {"[::1]", "::1", 0},                       {"[::1]:65535", "::1", 65535},
+                {"", NULL, 0},                     {":443", NULL, 0},                         {"a:", NULL, 0},
+                {"a:0", NULL, 0},                  {"a:65536", NULL, 0},                      {"a:4x", NULL, 0},
+                {"a:000443", NULL, 0},             {"[::1", NULL, 0},                         {"[::1]443", NULL, 0},
+                {"[]:443", NULL, 0},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                char host[NAME_TEXT_MAX];
+                uint16_t port;
+                int r = name_split_port(cases[i].text, host, &port);
+                if (r != (cases[i].host ? 0 : -EINVAL) || (cases[i].host && (strcmp(host, cases[i].host) != 0 || port != cases[i].port)))
+                        fail_msg("%s: %d", cases[i].text, r);
+        }
+}
+
 static void test_public_suffix(void **state) {
         static const struct { const char *name; int is; } cases[] = {
                 {"com", 1},     {"org", 1},          {"co.uk", 1},      {"uk", 1},         {"barsy.shop", 1}, // from the list's private part
@@ -103,7 +122,7 @@ static void test_public_suffix(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_normalise), cmocka_unit_test(test_check), cmocka_unit_test(test_match), cmocka_unit_test(test_public_suffix),
+                cmocka_unit_test(test_normalise), cmocka_unit_test(test_check), cmocka_unit_test(test_match), cmocka_unit_test(test_split_port), cmocka_unit_test(test_public_suffix),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -296,6 +296,7 @@ static void test_bad_categories(void **state) {
         static const struct { const char *text, *wanted; } cases[] = {
                 {"a.example.org b.example.org", "f:1: there is more than one word"}, {"\n@web", "f:2: entry \"@web\": a category cannot hold"},
                 {"example", "f:1: entry \"example\" is no host name"},            {"10.0.0.1/8", "f:1: entry \"10.0.0.1/8\" has bits set"},
+                {"*.co.uk", "f:1: entry \"*.co.uk\" is too wide"},
                 {"a.example.org\na.example.org", "f: entry \"a.example.org\" is there twice"}, {"a.example.org;", "f:1: entry \"a.example.org;\" is not valid"},
         };
 
