@@ -5,49 +5,8 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-static char lower(char c) {
-        return c >= 'A' && c <= 'Z' ? (char) (c - 'A' + 'a') : c;
-}
-
 static bool is_digit(char c) {
         return c >= '0' && c <= '9';
-}
-
-static bool label_byte(char c) {
-        return (c >= 'a' && c <= 'z') || is_digit(c) || c == '-' || c == '_';
-}
-
-static bool label_valid(const char *label, size_t size) {
-        if (size == 0 || size > 63 || label[0] == '-' || label[size - 1] == '-')
-                return false;
-        for (size_t i = 0; i < size; i++)
-                if (!label_byte(label[i]))
-                        return false;
-        return true;
-}
-
-// All digits, or hexadecimal as inet_aton(3) reads it.
-static bool label_is_number(const char *label, size_t size) {
-        size_t digits = 0;
-
-        if (size >= 2 && label[0] == '0' && label[1] == 'x')
-                return true;
-        while (digits < size && is_digit(label[digits]))
-                digits++;
-        return digits == size;
-}
-
-static bool name_valid(const char *name) {
-        const char *label = name;
-
-        for (;;) {
-                size_t size = strcspn(label, ".");
-                if (!label_valid(label, size))
-                        return false;
-                if (label[size] == 0)
-                        return !label_is_number(label, size);
-                label += size + 1;
-        }
 }
 
 static bool host_set_address(Host *host, const char *text) {
@@ -64,19 +23,16 @@ static bool host_set_address(Host *host, const char *text) {
 
 Host host_parse(const char *text, size_t size) {
         Host host = HOST_NULL;
-        char name[HOST_NAME_MAX_BYTES + 1];
+        char address[INET6_ADDRSTRLEN];
 
-        if (size == 0 || size > HOST_NAME_MAX_BYTES || memchr(text, 0, size))
-                return host;
-        for (size_t i = 0; i < size; i++)
-                name[i] = lower(text[i]);
-        name[size] = 0;
-        if (host_set_address(&host, name))
-                return host;
-        if (!name_valid(name))
-                return HOST_NULL;
-        host.kind = HOST_NAME;
-        memcpy(host.name, name, size + 1);
+        if (size > 0 && size < sizeof(address) && !memchr(text, 0, size)) {
+                memcpy(address, text, size);
+                address[size] = 0;
+                if (host_set_address(&host, address))
+                        return host;
+        }
+        if (name_normalise(text, size, host.name) >= 0)
+                host.kind = HOST_NAME;
         return host;
 }
 
