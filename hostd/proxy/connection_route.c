@@ -106,12 +106,12 @@ static void connection_connected(Connection *c, int server) {
 static void dialed(int fd, const ProxyAddress *address, void *userdata) {
         Connection *c = userdata;
 
+        c->target = *address; // the dial's, which goes now
         c->dial = dial_free(c->dial);
         if (fd < 0) {
                 connection_fail(c, fd == -ETIMEDOUT ? 504 : 502, "cannot connect", fd);
                 return;
         }
-        c->target = *address;
         connection_connected(c, fd);
 }
 

@@ -12,7 +12,7 @@ import threading
 import time
 
 CLIENT, CLIENT6 = "10.99.0.1", "2a00:99::1"
-GOOD, EVIL, NGINX, GOOD6, BAD_PORTS = "93.1.1.1", "93.1.1.2", "93.1.1.3", "2a00:1::1", "93.1.1.4"
+GOOD, EVIL, WEB2, GOOD6, BAD_PORTS = "93.1.1.1", "93.1.1.2", "93.1.1.3", "2a00:1::1", "93.1.1.4"
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUN = "/run/test"
 USER = 65534
@@ -69,7 +69,7 @@ def network():
     run("ip", *"link add uplink type veth peer name eth0 netns internet".split())
     for line in ("addr add 93.1.0.1/16 dev uplink", "-6 addr add 2a00:1::ffff/64 dev uplink nodad", "link set uplink up"):
         run("ip", *line.split())
-    for line in ("link set lo up", "link set eth0 up", f"addr add {GOOD}/16 dev eth0", f"addr add {EVIL}/16 dev eth0", f"addr add {NGINX}/16 dev eth0",
+    for line in ("link set lo up", "link set eth0 up", f"addr add {GOOD}/16 dev eth0", f"addr add {EVIL}/16 dev eth0", f"addr add {WEB2}/16 dev eth0",
                  f"addr add {BAD_PORTS}/16 dev eth0", f"-6 addr add {GOOD6}/64 dev eth0 nodad", "route add default via 93.1.0.1",
                  "-6 route add default via 2a00:1::ffff"):
         run("ip", "netns", "exec", "internet", "ip", *line.split())
