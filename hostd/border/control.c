@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/valid.h"
+
 typedef struct ControlRow {
         BorderType type;
         ControlSide reader;
@@ -13,6 +15,8 @@ typedef struct ControlRow {
 static const ControlRow rows[] = {
         {BORDER_VIEWS, CONTROL_HELPER, 2, CONTROL_TEXT_MAX},
         {BORDER_ACK, CONTROL_HELPER, sizeof(BorderResult), sizeof(BorderResult)},
+        {BORDER_QUERY, CONTROL_HELPER, sizeof(BorderQuery), sizeof(BorderQuery)},
+        {BORDER_ANSWERED, CONTROL_HOSTD, sizeof(BorderResult), sizeof(BorderResult)},
         {BORDER_HELLO, CONTROL_HOSTD, sizeof(BorderHello), sizeof(BorderHello)},
         {BORDER_APPLIED, CONTROL_HOSTD, sizeof(BorderResult), sizeof(BorderResult)},
         {BORDER_INSERT, CONTROL_HOSTD, sizeof(BorderInsert), sizeof(BorderInsert)},
@@ -34,10 +38,20 @@ static bool insert_valid(const BorderInsert *insert) {
         return insert->family == 6 || (insert->family == 4 && memcmp(insert->address + 4, zero, 12) == 0);
 }
 
+static bool query_valid(const BorderQuery *query) {
+        static const uint8_t zero[sizeof(query->instance)];
+        size_t n = strnlen(query->instance, sizeof(query->instance));
+
+        return n < sizeof(query->instance) && memcmp(query->instance + n, zero, sizeof(query->instance) - n) == 0 &&
+               valid_is(VALID_NAME, query->instance) && memcmp(query->pad, zero, sizeof(query->pad)) == 0 && query->denied <= 1 && query->limit > 0 &&
+               query->since_usec >= 0 && (query->kind < _FLOW_KIND_MAX || query->kind == BORDER_QUERY_ANY);
+}
+
 // What a fixed layout can still get wrong. Reads copies: the payload lies anywhere in the stream.
 static bool payload_valid(const ControlFrame *frame) {
         BorderInsert insert;
         BorderResult result;
+        BorderQuery query;
 
         switch ((BorderType) frame->header.type) {
         case BORDER_INSERT:
@@ -45,7 +59,11 @@ static bool payload_valid(const ControlFrame *frame) {
                 return insert_valid(&insert);
         case BORDER_EVENT:
                 return flow_record_valid(frame->payload, frame->header.length);
+        case BORDER_QUERY:
+                memcpy(&query, frame->payload, sizeof(query));
+                return query_valid(&query);
         case BORDER_ACK:
+        case BORDER_ANSWERED:
         case BORDER_APPLIED:
                 memcpy(&result, frame->payload, sizeof(result));
                 return result.error <= 0 && result.error > -4096;

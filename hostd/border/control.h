@@ -6,7 +6,8 @@
 // and the connection ends.
 //
 // The order: the helper says HELLO; hostd sends VIEWS, the first of a connection whole, each with a cookie; the helper answers each with
-// APPLIED and the same cookie once its listeners and views are as told. INSERT is answered by hostd with ACK and its cookie.
+// APPLIED and the same cookie once its listeners and views are as told. INSERT is answered by hostd with ACK and its cookie, QUERY by the
+// helper with ANSWERED. With a QUERY comes a descriptor, the write end of a pipe; hostd for its part never takes one.
 #pragma once
 
 #include <stdbool.h>
@@ -20,10 +21,12 @@
 typedef enum BorderType {
         BORDER_VIEWS = 1,   // hostd: JSON text, see network/view.h
         BORDER_ACK = 2,     // hostd: BorderResult
+        BORDER_QUERY = 3,   // hostd: BorderQuery, and a descriptor
         BORDER_HELLO = 16,  // helper: BorderHello
         BORDER_APPLIED = 17, // helper: BorderResult
         BORDER_INSERT = 18, // helper: BorderInsert
         BORDER_EVENT = 19,  // helper: FlowRecord
+        BORDER_ANSWERED = 20, // helper: BorderResult, when the pipe is closed
 } BorderType;
 
 typedef struct ControlHeader {
@@ -47,6 +50,18 @@ typedef struct BorderInsert { // a name on a port that is not proxied: the addre
         uint32_t ttl_s;
 } BorderInsert;
 
+#define BORDER_QUERY_ANY 255
+
+typedef struct BorderQuery { // lines of one instance's log of flows, newest first, into the pipe
+        int64_t since_usec; // realtime; 0: all
+        uint64_t limit;     // of lines, at least 1
+        uint8_t denied;     // 1: only what was denied
+        uint8_t kind;       // FlowKind, or BORDER_QUERY_ANY
+        uint8_t pad[6];     // zero
+        char instance[40];  // VALID_NAME, zeros behind
+} BorderQuery;
+
+_Static_assert(sizeof(BorderQuery) == 64, "a layout without holes");
 _Static_assert(sizeof(ControlHeader) == 16, "a layout without holes");
 _Static_assert(sizeof(BorderInsert) == 28, "a layout without holes");
 

@@ -8,6 +8,9 @@
 #include "base/io.h"
 
 #define READ_AT_ONCE 65536 // then the loop has its turn
+#define FDS_MAX 4           // a helper trusts hostd, but has not room for everything
+
+#define FRAME_WITH_FD_MAX 256
 
 struct ControlLink {
         ControlLinkConfig config;
@@ -15,6 +18,8 @@ struct ControlLink {
         ControlReader reader;
         unsigned char *queue; // bytes that wait: queue[sent .. queued)
         size_t sent, queued, allocated;
+        int fds[FDS_MAX]; // that came and belong to frames to come, the oldest first
+        size_t n_fds;
         int broken; // why nothing goes any more, 0: it does
         bool dispatching, freed; // freed by the handler that is being called: the memory goes when it is back
 };
@@ -95,6 +100,56 @@ int control_link_send(ControlLink *link, BorderType type, uint64_t cookie, const
         return r < 0 ? r : 0;
 }
 
+int control_link_send_fd(ControlLink *link, BorderType type, uint64_t cookie, const void *payload, size_t length, int fd) {
+        ControlHeader header = {.type = (uint32_t) type, .length = (uint32_t) length, .cookie = cookie};
+        unsigned char frame[sizeof(header) + FRAME_WITH_FD_MAX];
+        ssize_t n;
+
+        if (link->broken)
+                return -ENOTCONN;
+        if (link->config.side != CONTROL_HOSTD || length > FRAME_WITH_FD_MAX || !control_header_valid(CONTROL_HELPER, &header))
+                return -EMSGSIZE;
+        // The kernel hands it over with the byte that it was sent with, so it cannot wait in the queue.
+        if (link->queued > link->sent)
+                return -EAGAIN;
+        memcpy(frame, &header, sizeof(header));
+        memcpy(frame + sizeof(header), payload, length);
+        n = io_send_fds(link->config.fd, frame, sizeof(header) + length, &fd, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0)
+                return (int) n;
+        if ((size_t) n < sizeof(header) + length) { // never of so few bytes
+                link_break(link, -EIO);
+                return -EIO;
+        }
+        return 0;
+}
+
+int control_link_take_fd(ControlLink *link) {
+        int fd;
+
+        if (link->n_fds == 0)
+                return -ENOENT;
+        fd = link->fds[0];
+        link->n_fds--;
+        memmove(link->fds, link->fds + 1, link->n_fds * sizeof(int));
+        return fd;
+}
+
+// hostd's end gives the kernel no room for descriptors: what a helper sends is closed before anybody has it.
+static ssize_t link_receive(ControlLink *link, void *place, size_t want) {
+        size_t n_fds = FDS_MAX - link->n_fds;
+        ssize_t n;
+
+        if (link->config.side == CONTROL_HOSTD || n_fds == 0) {
+                n = recv(link->config.fd, place, want, MSG_DONTWAIT);
+                return n < 0 ? -errno : n;
+        }
+        n = io_recv_fds(link->config.fd, place, want, link->fds + link->n_fds, &n_fds, MSG_DONTWAIT);
+        if (n >= 0)
+                link->n_fds += n_fds;
+        return n;
+}
+
 static int link_read(ControlLink *link) {
         size_t want = MIN2(MAX2(control_reader_missing(&link->reader), 4096), READ_AT_ONCE);
         void *place;
@@ -103,13 +158,23 @@ static int link_read(ControlLink *link) {
 
         if (r < 0)
                 return r;
-        n = recv(link->config.fd, place, want, MSG_DONTWAIT);
+        n = link_receive(link, place, want);
         if (n < 0)
-                return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+                return n == -EAGAIN || n == -EINTR ? 0 : (int) n;
         if (n == 0)
                 return -ECONNRESET;
         control_reader_filled(&link->reader, (size_t) n);
         return 0;
+}
+
+// The descriptor of a query that was not taken must not be taken for that of the next one.
+static void link_frame(ControlLink *link, const ControlFrame *frame) {
+        size_t before = link->n_fds;
+        bool has_fd = frame->header.type == BORDER_QUERY;
+
+        link->config.frame(link, frame, link->config.userdata);
+        if (!link->freed && has_fd && before > 0 && link->n_fds == before)
+                (void) close_fd(control_link_take_fd(link));
 }
 
 static int link_dispatch_frames(ControlLink *link) {
@@ -118,7 +183,7 @@ static int link_dispatch_frames(ControlLink *link) {
 
         link->dispatching = true;
         while (!link->freed && !link->broken && (r = control_reader_next(&link->reader, &frame)) > 0)
-                link->config.frame(link, &frame, link->config.userdata);
+                link_frame(link, &frame);
         link->dispatching = false;
         if (link->freed)
                 free(link);
@@ -168,6 +233,8 @@ ControlLink *control_link_free(ControlLink *link) {
         sd_event_source_disable_unref(link->io);
         sd_event_source_disable_unref(link->later);
         (void) close_fd(link->config.fd);
+        while (link->n_fds > 0)
+                (void) close_fd(control_link_take_fd(link));
         control_reader_done(&link->reader);
         free(link->queue);
         if (!link->dispatching)

@@ -29,3 +29,7 @@ int control_link_new(const ControlLinkConfig *config, ControlLink **ret);
 ControlLink *control_link_free(ControlLink *link); // says nothing to anybody
 DEFINE_CLEANUP(ControlLink, control_link_free)
 int control_link_send(ControlLink *link, BorderType type, uint64_t cookie, const void *payload, size_t length);
+// The same with a descriptor, which stays the caller's. hostd's end only. -EAGAIN: the other end is behind with reading.
+int control_link_send_fd(ControlLink *link, BorderType type, uint64_t cookie, const void *payload, size_t length, int fd);
+// A helper's end: the descriptor of the frame that is being handled, or -ENOENT. One that is not taken is closed after it.
+int control_link_take_fd(ControlLink *link);

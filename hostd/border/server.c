@@ -85,6 +85,16 @@ int control_server_send(ControlServer *server, BorderType type, uint64_t cookie,
         return server->link ? control_link_send(server->link, type, cookie, payload, length) : -ENOTCONN;
 }
 
+int control_server_take_fd(ControlServer *server) {
+        return server->link ? control_link_take_fd(server->link) : -ENOENT;
+}
+
+int control_server_answered(ControlServer *server, uint64_t cookie, int error) {
+        BorderResult result = {.error = error};
+
+        return control_server_send(server, BORDER_ANSWERED, cookie, &result, sizeof(result));
+}
+
 int control_server_applied(ControlServer *server, uint64_t cookie, int error) {
         BorderResult result = {.error = error};
 

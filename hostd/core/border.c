@@ -18,6 +18,7 @@
 
 #define INSERTS_PER_SEC 2000
 #define EVENTS_PER_SEC 100
+#define QUERIES_MAX 16
 
 // Messages of a kind: twice a second's worth at once, and then as many as come back in time.
 typedef struct Bucket {
@@ -41,6 +42,12 @@ typedef struct BorderHelper {
         char reason[256];
 } BorderHelper;
 
+typedef struct BorderAsked {
+        uint64_t cookie; // 0: a free place
+        BorderAnswered done;
+        void *userdata;
+} BorderAsked;
+
 typedef struct BorderWaiter {
         struct BorderWaiter *next;
         Border *border;
@@ -56,6 +63,8 @@ struct Border {
         char *run, *programs, *logs;
         BorderHelper helpers[_BORDER_PART_MAX];
         BorderWaiter *waiters;
+        BorderAsked asked[QUERIES_MAX];
+        uint64_t cookie; // of the last query
         sd_event_source *settle; // looks at the waiters, from the loop
         bool started;
 };
@@ -153,6 +162,40 @@ int border_wait(Border *border, uint64_t generation, usec_t timeout, BorderDone 
         return 0;
 }
 
+// ---- queries -----------------------------------------------------------------------------------------------------------------
+
+static void asked_end(BorderAsked *asked, int r) {
+        BorderAsked a = *asked;
+
+        *asked = (BorderAsked) {0}; // `done` may ask again
+        a.done(a.userdata, r);
+}
+
+// 0: all of them.
+static void border_answered(Border *border, uint64_t cookie, int r) {
+        for (size_t i = 0; i < QUERIES_MAX; i++)
+                if (border->asked[i].cookie && (cookie == 0 || border->asked[i].cookie == cookie))
+                        asked_end(border->asked + i, r);
+}
+
+int border_query(Border *border, const BorderQuery *query, int fd, BorderAnswered done, void *userdata) {
+        BorderHelper *helper = border->helpers + BORDER_PART_FLOW;
+        int r;
+
+        if (helper->state != BORDER_UP)
+                return -ENOTCONN;
+        for (size_t i = 0; i < QUERIES_MAX; i++) {
+                if (border->asked[i].cookie)
+                        continue;
+                r = control_link_send_fd(helper->link, BORDER_QUERY, ++border->cookie, query, sizeof(*query), fd);
+                if (r < 0)
+                        return r == -EAGAIN ? -EBUSY : r;
+                border->asked[i] = (BorderAsked) {border->cookie, done, userdata};
+                return 0;
+        }
+        return -EBUSY;
+}
+
 // ---- one helper --------------------------------------------------------------------------------------------------------------
 
 static void helper_set(BorderHelper *helper, BorderState state, const char *format, ...) _printf_(3, 4);
@@ -192,6 +235,8 @@ static void helper_lost(BorderHelper *helper, const char *why) {
         helper->unsure = helper->link; // who knows better says so
         helper->delay = helper->delay ? MIN2(helper->delay * 2, RETRY_LAST) : RETRY_FIRST;
         helper_unlink(helper);
+        if (helper->part == BORDER_PART_FLOW)
+                border_answered(helper->border, 0, -ECONNRESET);
         helper_later(helper, helper->delay);
         helper_set(helper, BORDER_DOWN, "%s", why);
 }
@@ -252,6 +297,14 @@ static void helper_applied(BorderHelper *helper, const ControlFrame *frame) {
         helper_set(helper, BORDER_UP, "%s", "");
 }
 
+static void helper_answered(BorderHelper *helper, const ControlFrame *frame) {
+        BorderResult result;
+
+        memcpy(&result, frame->payload, sizeof(result));
+        if (frame->header.cookie) // an unknown one is of nobody any more
+                border_answered(helper->border, frame->header.cookie, result.error);
+}
+
 static void helper_insert(BorderHelper *helper, const ControlFrame *frame) {
         const BorderConfig *config = &helper->border->config;
         BorderResult result = {.error = -EBUSY};
@@ -286,6 +339,8 @@ static void helper_frame(ControlLink *link, const ControlFrame *frame, void *use
                 helper_hello(helper, frame);
         else if (frame->header.type == BORDER_APPLIED)
                 helper_applied(helper, frame);
+        else if (frame->header.type == BORDER_ANSWERED)
+                helper_answered(helper, frame);
         else if (frame->header.type == BORDER_INSERT)
                 helper_insert(helper, frame);
         else

@@ -61,6 +61,10 @@ const char *border_reason(const Border *border, BorderPart part); // why it is n
 bool border_has_applied(const Border *border, BorderPart part, uint64_t generation);
 uint64_t border_dropped(const Border *border, BorderPart part); // messages beyond its rate
 
+// Lines of hostd-flow's log into `fd`, which stays the caller's. `done` is called once, from the loop, with 0 or a negative errno:
+// -ECONNRESET when it died meanwhile. Fails at once with -ENOTCONN (it is not up), -EBUSY (too many, or it is behind).
+typedef void (*BorderAnswered)(void *userdata, int r);
+int border_query(Border *border, const BorderQuery *query, int fd, BorderAnswered done, void *userdata);
 // Calls `done` once, from the loop: all that can enforce have `generation` in force (late < 0), or the time is over and `late` is one that has
 // not. A helper that is known not to run enforces by its absence: nobody listens where connections are redirected to.
 typedef void (*BorderDone)(void *userdata, BorderPart late);

@@ -253,6 +253,10 @@ static void on_state(void *userdata, BorderPart part) {
                 manager_unwarn(link->manager, name, "host");
 }
 
+int border_link_query(Manager *m, const BorderQuery *query, int fd, BorderAnswered done, void *userdata) {
+        return m->border ? border_query(m->border->border, query, fd, done, userdata) : -ENOTCONN;
+}
+
 // ---- the object --------------------------------------------------------------------------------------------------------------
 
 static BorderLink *link_free(BorderLink *link) {

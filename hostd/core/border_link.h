@@ -17,6 +17,8 @@ void border_link_changed(Manager *manager, uint16_t slot);
 void border_link_tick(Manager *manager);
 // Calls `done` once the helpers have all that was changed up to now in force, or after BORDER_APPLY_TIMEOUT, with a warning.
 void border_link_wait(Manager *manager, void (*done)(void *userdata), void *userdata);
+// Lines of the instance's log of flows into `fd`; see border_query().
+int border_link_query(Manager *manager, const BorderQuery *query, int fd, BorderAnswered done, void *userdata);
 // Sockets in the run directory that no helper can have: an array of names.
 json_t *border_link_leaks(const Manager *manager);
 // For doctor: "" or why not. *ret_state is BORDER_NOT_INSTALLED without a border.

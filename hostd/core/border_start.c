@@ -27,7 +27,7 @@ typedef struct BorderSocket {
 
 struct BorderRow {
         const char *name;
-        bool views, inserts, events;
+        bool views, inserts, events, queries;
         uint64_t capabilities; // that it starts with, and gives up before it reads anything
         bool logs;             // it has a directory for logs
         BorderSocket sockets[SOCKETS_MAX]; // the first is hostd's
@@ -42,7 +42,7 @@ static const BorderRow rows[_BORDER_PART_MAX] = {
         [BORDER_PART_PROXY] = {BORDER_PROXY, .views = true, .sockets = {
                 {BORDER_FD_CONTROL, "proxy.sock", SOCK_STREAM, NULL, NULL, 0600},
         }},
-        [BORDER_PART_FLOW] = {BORDER_FLOW, .views = true, .events = true, .capabilities = UINT64_C(1) << CAP_NET_ADMIN, .logs = true, .sockets = {
+        [BORDER_PART_FLOW] = {BORDER_FLOW, .views = true, .events = true, .queries = true, .capabilities = UINT64_C(1) << CAP_NET_ADMIN, .logs = true, .sockets = {
                 {BORDER_FD_CONTROL, "flow.sock", SOCK_STREAM, NULL, NULL, 0600},
                 {BORDER_FD_RECORDS, "flow-records.sock", SOCK_DGRAM, BORDER_PROXY, BORDER_RESOLVER, 0660},
         }},
@@ -78,8 +78,11 @@ bool border_row_allows(const BorderRow *row, uint32_t type) {
                 return row->inserts;
         case BORDER_EVENT:
                 return row->events;
+        case BORDER_ANSWERED:
+                return row->queries;
         case BORDER_VIEWS:
         case BORDER_ACK:
+        case BORDER_QUERY:
                 break;
         }
         return false;

@@ -393,6 +393,63 @@ static void test_links_break(void **state) {
         (void) close(fds[1]);
 }
 
+static void query_frame(ControlServer *server, const ControlFrame *frame, void *userdata) {
+        Seen *seen = userdata;
+        int fd = frame->header.cookie == 1 ? -ENOENT : control_server_take_fd(server); // the first is not taken
+
+        see(seen, frame);
+        if (fd >= 0) {
+                assert_int_equal(write(fd, &frame->header.cookie, 1), 1);
+                (void) close(fd);
+        }
+        (void) control_server_answered(server, frame->header.cookie, fd < 0 ? fd : 0);
+}
+
+static int byte_of(int fd) {
+        unsigned char byte;
+
+        return read(fd, &byte, 1) == 1 ? byte : -1; // -1: closed
+}
+
+static void test_queries_bring_a_pipe(void **state) {
+        _cleanup_event_ sd_event *event = NULL;
+        _cleanup_place_ Place place;
+        Seen at_server = {0}, at_link = {0};
+        _cleanup_(control_server_freep) ControlServer *server = NULL;
+        _cleanup_(control_link_freep) ControlLink *link = NULL;
+        BorderQuery query = {.limit = 10, .kind = BORDER_QUERY_ANY, .instance = "a"};
+        int pipes[3][2];
+
+        place_new(&place);
+        assert_int_equal(sd_event_new(&event), 0);
+        ControlServerConfig config = {.event = event, .fd = listen_on(&place, SOCK_STREAM), .frame = query_frame, .userdata = &at_server};
+        assert_int_equal(control_server_new(&config, &server), 0);
+        link = link_to(event, &place, &at_link);
+        run(event);
+        for (unsigned i = 0; i < 3; i++) { // all at once: each frame has its own
+                assert_int_equal(pipe2(pipes[i], O_CLOEXEC | O_NONBLOCK), 0);
+                assert_int_equal(control_link_send_fd(link, BORDER_QUERY, i + 1, &query, sizeof(query), pipes[i][1]), 0);
+                (void) close(pipes[i][1]);
+        }
+        run(event);
+        assert_int_equal(at_server.frames, 3);
+        assert_int_equal(byte_of(pipes[0][0]), -1);
+        assert_int_equal(byte_of(pipes[1][0]), 2);
+        assert_int_equal(byte_of(pipes[2][0]), 3);
+        assert_int_equal(byte_of(pipes[2][0]), -1); // nobody holds the other end
+        assert_int_equal(at_link.type, BORDER_ANSWERED);
+        assert_int_equal(at_link.result, 0);
+        for (unsigned i = 0; i < 3; i++)
+                (void) close(pipes[i][0]);
+        query.instance[20] = 'x';
+        assert_int_equal(verdict(CONTROL_HELPER, BORDER_QUERY, &query, sizeof(query)), -EPROTO);
+        query.instance[20] = 0;
+        assert_int_equal(verdict(CONTROL_HELPER, BORDER_QUERY, &query, sizeof(query)), 1);
+        query.instance[0] = '.';
+        assert_int_equal(verdict(CONTROL_HELPER, BORDER_QUERY, &query, sizeof(query)), -EPROTO);
+        assert_int_equal(verdict(CONTROL_HOSTD, BORDER_QUERY, &query, sizeof(query)), -EPROTO);
+}
+
 static void link_frees_itself(ControlLink *link, const ControlFrame *frame, void *userdata) {
         ControlLink **place = userdata;
 
@@ -628,6 +685,7 @@ int main(void) {
                 cmocka_unit_test(test_sender_never_waits),
                 cmocka_unit_test(test_one_hostd),
                 cmocka_unit_test(test_links_break),
+                cmocka_unit_test(test_queries_bring_a_pipe),
                 cmocka_unit_test(test_freed_by_its_frame),
                 cmocka_unit_test(test_questions),
                 cmocka_unit_test(test_resolver_dies),

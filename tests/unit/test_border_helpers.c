@@ -30,6 +30,14 @@ static void fake_frame(ControlServer *server, const ControlFrame *frame, void *u
         Fake *fake = userdata;
         BorderInsert insert = {.slot = 1, .rule_id = 2, .family = 4, .address = {192, 0, 2, 1}, .ttl_s = 60};
 
+        if (frame->header.type == BORDER_QUERY) {
+                int fd = control_server_take_fd(server);
+                (void) !write(fd, "line\n", 5);
+                (void) close(fd);
+                if (fake->deaf)
+                        _exit(5);
+                (void) control_server_answered(server, frame->header.cookie, -ENOENT);
+        }
         if (frame->header.type == BORDER_VIEWS && fake->liar)
                 (void) control_server_send(server, BORDER_EVENT, 0, &(FlowRecord) {0}, sizeof(FlowRecord));
         if (frame->header.type == BORDER_VIEWS && !fake->deaf)
@@ -68,6 +76,7 @@ typedef struct Test {
         Border *border;
         unsigned inserts, views, done;
         BorderPart late;
+        int answer;
         uint64_t generation;
 } Test;
 
@@ -356,6 +365,50 @@ static void test_liar(void **state) {
         assert_int_equal(test->late, BORDER_PART_RESOLVER); // it lives
 }
 
+static void on_answered(void *userdata, int r) {
+        Test *test = userdata;
+
+        test->done++;
+        test->answer = r;
+}
+
+static void ask(Test *test) {
+        BorderQuery query = {.limit = 1, .kind = BORDER_QUERY_ANY, .instance = "a"};
+        usec_t end = clock_monotonic() + 10 * USEC_PER_SEC;
+        char line[8];
+        int fds[2];
+
+        assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+        test->done = 0;
+        assert_int_equal(border_query(test->border, &query, fds[1], on_answered, test), 0);
+        (void) close(fds[1]);
+        while (test->done == 0 && clock_monotonic() < end)
+                (void) sd_event_run(test->event, 100 * USEC_PER_MSEC);
+        assert_int_equal(test->done, 1);
+        assert_int_equal(read(fds[0], line, sizeof(line)), 5);
+        assert_int_equal(read(fds[0], line, sizeof(line)), 0);
+        (void) close(fds[0]);
+}
+
+static void test_query(void **state) {
+        Test *test = *state;
+
+        start(test);
+        assert_int_equal(border_query(test->border, &(BorderQuery) {0}, 0, on_answered, test), -ENOTCONN);
+        (void) border_free(test->border);
+        install(test, BORDER_FLOW);
+        start(test);
+        until(test, BORDER_PART_FLOW, BORDER_UP);
+        ask(test);
+        assert_int_equal(test->answer, -ENOENT);
+        write_mode(test, "deaf");
+        assert_int_equal(helpers(test, SIGKILL), 1);
+        until(test, BORDER_PART_FLOW, BORDER_DOWN);
+        until(test, BORDER_PART_FLOW, BORDER_UP);
+        ask(test); // it dies of it
+        assert_int_equal(test->answer, -ECONNRESET);
+}
+
 static void test_rows(void **state) {
         assert_true(border_row_allows(border_row(BORDER_PART_RESOLVER), BORDER_INSERT));
         assert_false(border_row_allows(border_row(BORDER_PART_PROXY), BORDER_INSERT));
@@ -378,6 +431,7 @@ int main(int argc, char **argv) {
                 cmocka_unit_test_setup_teardown(test_deaf, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_refuses_once, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_too_much, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_query, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_liar, setup, teardown),
         };
         const char *name = strrchr(argv[0], '/');
