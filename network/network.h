@@ -31,9 +31,9 @@ typedef struct NetworkAddress { // what one slot gets; pure function of the sett
 void network_address(const NetworkSettings *settings, uint16_t slot, NetworkAddress *ret);
 
 typedef struct Network Network;
-// Loads tables and rules (keeping sets, counters and chains of slots that are there), ip rules, sysctls. Slots, rule ids and rates
-// of an earlier hostd are found in the kernel and stay in force; call network_attach(), network_set_policy() and
-// network_set_upload() for each adopted slot all the same: network_restore() knows only what this object was told.
+// Loads tables and rules (keeping sets, counters and chains of slots that are there), ip rules, sysctls. Slots, rule ids and limits
+// of an earlier hostd are found in the kernel and stay in force; call network_attach(), network_set_limits() and
+// network_set_policy() for each adopted slot all the same: network_restore() knows only what this object was told.
 int network_new(const NetworkSettings *settings, Network **ret, Error *err);
 // Last, when the fence is up: ip_forward and the v6 one; an uplink that lives on router advertisements keeps them. What they were is
 // kept in the file `before` (may be NULL), which belongs below /run.
@@ -59,9 +59,32 @@ int network_unplug(unsigned interface, Error *err);
 Compiled *network_compiled(const Network *network, uint16_t slot);
 // One transaction; established flows that the new policies do not admit are cut by it, others do not lose a packet.
 int network_set_policy(Network *network, uint16_t slot, Policy *const *policies, size_t n, Error *err);
-int network_set_upload(Network *network, uint16_t slot, uint64_t bytes_per_second /* UINT64_MAX: none */, Error *err);
 
-typedef struct NetworkCounters { uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes, denied_packets, denied_bytes, spoofed_packets; } NetworkCounters;
+#define NETWORK_UNLIMITED UINT64_MAX
+typedef struct NetworkLimits {
+        uint64_t upload, download; // bytes a second
+        uint64_t connections;      // at once
+        uint64_t connection_rate;  // new ones a second
+        uint64_t destinations;     // distinct addresses and ports a minute
+        uint64_t traffic;          // bytes, both ways together, until network_traffic_begin()
+} NetworkLimits;
+#define NETWORK_LIMITS_NONE {NETWORK_UNLIMITED, NETWORK_UNLIMITED, NETWORK_UNLIMITED, NETWORK_UNLIMITED, NETWORK_UNLIMITED, NETWORK_UNLIMITED}
+// Before the policy of a slot that an earlier hostd left; a new slot has none of them.
+int network_set_limits(Network *network, uint16_t slot, const NetworkLimits *limits, Error *err);
+// What of `traffic` is used. -ENOENT while there is no such limit.
+int network_traffic(Network *network, uint16_t slot, uint64_t *ret_used, Error *err);
+// A new day: what is used is 0 again. And what was used before a stop, for a slot that is new: a count that the kernel has is kept.
+int network_traffic_begin(Network *network, uint16_t slot, Error *err);
+int network_traffic_resume(Network *network, uint16_t slot, uint64_t used, Error *err);
+// The kernel told, since the last call, that some slot's traffic is used up.
+bool network_is_spent(Network *network);
+// Closes the slot in both directions; established flows are forgotten. The kernel keeps it so when hostd ends.
+int network_set_cut(Network *network, uint16_t slot, bool cut, Error *err);
+
+typedef struct NetworkCounters {
+        uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes, denied_packets, denied_bytes, spoofed_packets;
+        uint64_t connections, connection_rate, destinations, traffic; // packets that were denied for a limit; also among `denied`
+} NetworkCounters;
 int network_counters(Network *network, uint16_t slot, NetworkCounters *ret, Error *err);
 // Text of the slot's chains as the kernel has them, for `hostctl network show`.
 int network_dump(Network *network, uint16_t slot, char **ret, Error *err);

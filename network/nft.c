@@ -119,6 +119,37 @@ int nft_counter(int family, const char *name, uint64_t *ret_packets, uint64_t *r
         return 0;
 }
 
+static int quota_read(const struct nlmsghdr *message, void *userdata) {
+        CounterValue *value = userdata;
+        struct nftnl_obj *object = nftnl_obj_alloc();
+
+        if (!object)
+                return -ENOMEM;
+        if (nftnl_obj_nlmsg_parse(message, object) >= 0) {
+                value->bytes = nftnl_obj_get_u64(object, NFTNL_OBJ_QUOTA_CONSUMED);
+                value->found = true;
+        }
+        nftnl_obj_free(object);
+        return 0;
+}
+
+int nft_quota(const char *name, uint64_t *ret_used) {
+        char buffer[1024];
+        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETOBJ, NFPROTO_INET);
+        CounterValue value = {0};
+        int r;
+
+        message->nlmsg_flags |= NLM_F_ACK;
+        mnl_attr_put_strz(message, NFTA_OBJ_TABLE, "hostd");
+        mnl_attr_put_strz(message, NFTA_OBJ_NAME, name);
+        mnl_attr_put_u32(message, NFTA_OBJ_TYPE, htonl(NFT_OBJECT_QUOTA));
+        r = netlink_talk(NETLINK_NETFILTER, message, quota_read, &value);
+        if (r < 0)
+                return r;
+        *ret_used = value.bytes;
+        return value.found ? 0 : -ENOENT;
+}
+
 typedef struct ChainVisit { NftChainHandler fn; void *userdata; } ChainVisit;
 
 static int chain_read(const struct nlmsghdr *message, void *userdata) {

@@ -18,6 +18,9 @@ int nft_list(const char *commands, char **ret, Error *err);
 // -ENOENT if there is no such counter.
 int nft_counter(int family, const char *name, uint64_t *ret_packets, uint64_t *ret_bytes);
 
+// Bytes that a quota of `inet hostd` has counted.
+int nft_quota(const char *name, uint64_t *ret_used);
+
 typedef struct NftChain {
         int family;
         const char *table, *name, *type; // type: NULL for a regular chain

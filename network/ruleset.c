@@ -7,6 +7,7 @@
 //    in the slot's live set. A mark that is of this slot but not live is judged again by the present rules, in both directions,
 //    which is why rules match the original tuple ("ct original") and not the packet: an unaffected flow loses no packet, a
 //    revoked one is cut by its next packet from either side;
+//  * an admitted new connection goes through the slot's chain "pass" (limits.c), and is accepted there or nowhere;
 //  * RELATED is never judged by the rules: an ICMP error carries its parent's conntrack entry, and an icmp rule would otherwise
 //    give a revoked TCP flow a live mark again.
 // No "add element" is written: for that, libnftables reads the elements of every interval set of the host, foreign ones included.
@@ -106,7 +107,7 @@ typedef struct SlotText { // everything of one slot that is printed, ready
         uint16_t slot;
         NetworkAddress address;
         char stem[8], four[INET_ADDRSTRLEN], six[INET6_ADDRSTRLEN], local[INET6_ADDRSTRLEN], mac[18];
-        char out[16], in[16], host[16], deny[16], rules[16], rate[16];
+        char out[16], in[16], host[16], deny[16], rules[16], rate[16], back[16], pass[16], spent[16], cut[16];
 } SlotText;
 
 static SlotText slot_text(const NetworkSettings *settings, uint16_t slot) {
@@ -128,17 +129,24 @@ static SlotText slot_text(const NetworkSettings *settings, uint16_t slot) {
         (void) snprintf(t.deny, sizeof(t.deny), "%s_deny", t.stem);
         (void) snprintf(t.rules, sizeof(t.rules), "%s_rules", t.stem);
         (void) snprintf(t.rate, sizeof(t.rate), "%s_rate", t.stem);
+        (void) snprintf(t.back, sizeof(t.back), "%s_back", t.stem);
+        (void) snprintf(t.pass, sizeof(t.pass), "%s_pass", t.stem);
+        (void) snprintf(t.spent, sizeof(t.spent), "%s_spent", t.stem);
+        (void) snprintf(t.cut, sizeof(t.cut), "%s_cut", t.stem);
         return t;
 }
 
+static const char *const counter_names[] = {"tx", "rx", "denied", "connections", "connection_rate", "destinations", "traffic"};
+
 static void slot_objects(FILE *f, const SlotText *t) {
-        static const char *const counters[] = {"tx", "rx", "denied"};
+        const char *const kept[] = {t->rules, t->rate, t->back, t->pass, t->spent, t->cut};
 
         fprintf(f, "add set inet hostd %s_live { type mark; }\n", t->stem);
-        for (size_t i = 0; i < ELEMENTS(counters); i++)
-                fprintf(f, "add counter inet hostd %s_%s\n", t->stem, counters[i]);
+        for (size_t i = 0; i < ELEMENTS(counter_names); i++)
+                fprintf(f, "add counter inet hostd %s_%s\n", t->stem, counter_names[i]);
         fprintf(f, "add counter netdev hostd %s_spoof\n", t->stem);
-        fprintf(f, "add chain inet hostd %s\nadd chain inet hostd %s\n", t->rules, t->rate);
+        for (size_t i = 0; i < ELEMENTS(kept); i++)
+                fprintf(f, "add chain inet hostd %s\n", kept[i]);
 }
 
 static void slot_deny(FILE *f, const SlotText *t) {
@@ -155,6 +163,7 @@ static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t
 
         chain_new(f, t->out);
         RULE(f, t->out, "counter name %s_tx", t->stem);
+        RULE(f, t->out, "jump %s", t->cut);
         RULE(f, t->out, "jump %s", t->rate);
         RULE(f, t->out, "ct state established ct mark @%s_live accept", t->stem);
         RULE(f, t->out, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_live accept", t->stem);
@@ -166,8 +175,6 @@ static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t
         RULE(f, t->out, "fib daddr type { local, broadcast, multicast, anycast } goto %s", t->deny);
         RULE(f, t->out, "ip daddr %s goto %s", pools.four, t->deny);
         RULE(f, t->out, "ip6 daddr %s goto %s", pools.six, t->deny);
-        // The host's conntrack table is shared: one scanning instance must not fill it for the others.
-        RULE(f, t->out, "ct state new ct mark 0 limit rate over 1000/second burst 2000 packets goto %s", t->deny);
         RULE(f, t->out, "jump %s", t->rules);
         RULE(f, t->out, "goto %s", t->deny);
 }
@@ -175,6 +182,9 @@ static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t
 static void slot_in(FILE *f, const SlotText *t) {
         chain_new(f, t->in);
         RULE(f, t->in, "counter name %s_rx", t->stem);
+        RULE(f, t->in, "jump %s", t->cut);
+        // Only of what the instance began: a stranger who sends packets must not use up its traffic.
+        RULE(f, t->in, "ct state established jump %s", t->back);
         RULE(f, t->in, "ct state established ct mark @%s_live accept", t->stem);
         RULE(f, t->in, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_live accept", t->stem);
         RULE(f, t->in, "ct state established ct direction reply ct mark and 0xffff0000 == 0x%04x0000 jump %s", t->slot, t->rules);
@@ -187,6 +197,7 @@ static void slot_in(FILE *f, const SlotText *t) {
 static void slot_host(FILE *f, const SlotText *t) {
         chain_new(f, t->host);
         RULE(f, t->host, "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept");
+        RULE(f, t->host, "jump %s", t->cut);
         RULE(f, t->host, "icmp type echo-request limit rate 5/second accept");
         RULE(f, t->host, "icmpv6 type echo-request limit rate 5/second accept");
         // Answers to what the host itself began (previews, health checks).
@@ -241,8 +252,7 @@ void ruleset_gate(FILE *f, const NetworkSettings *settings, uint16_t slot) {
 
 void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot) {
         SlotText t = slot_text(settings, slot);
-        const char *const chains[] = {t.out, t.in, t.host, t.rules, t.rate, t.deny};
-        static const char *const counters[] = {"tx", "rx", "denied"};
+        const char *const chains[] = {t.out, t.in, t.host, t.rules, t.rate, t.back, t.pass, t.spent, t.cut, t.deny};
 
         // nft of Debian 12 has no "destroy": what may be absent is added first.
         slot_objects(f, &t);
@@ -251,8 +261,9 @@ void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot
         for (size_t i = 0; i < ELEMENTS(chains); i++)
                 fprintf(f, "delete chain inet hostd %s\n", chains[i]);
         fprintf(f, "delete set inet hostd %s_live\n", t.stem);
-        for (size_t i = 0; i < ELEMENTS(counters); i++)
-                fprintf(f, "delete counter inet hostd %s_%s\n", t.stem, counters[i]);
+        ruleset_limits_remove(f, slot);
+        for (size_t i = 0; i < ELEMENTS(counter_names); i++)
+                fprintf(f, "delete counter inet hostd %s_%s\n", t.stem, counter_names[i]);
         fprintf(f, "add chain netdev hostd %s\ndelete chain netdev hostd %s\n", t.stem, t.stem);
         fprintf(f, "delete counter netdev hostd %s_spoof\n", t.stem);
 }
@@ -314,7 +325,7 @@ static void policy_match(FILE *f, uint16_t slot, const RuleLine *line, const Gro
 
 static void policy_verdict(FILE *f, uint16_t slot, const CompiledRule *rule) {
         if (rule->action == POLICY_ALLOW)
-                fprintf(f, " ct mark set 0x%04x%04x accept\n", slot, rule->id);
+                fprintf(f, " ct mark set 0x%04x%04x goto i%04x_pass\n", slot, rule->id, slot);
         else
                 fprintf(f, " goto i%04x_deny\n", slot);
 }
@@ -350,10 +361,7 @@ static void policy_map(FILE *f, uint16_t slot, const Group *group) {
                 if (allow)
                         fprintf(f, " : 0x%04x%04x", slot, line->rule->id);
         }
-        if (allow)
-                fputs(" } accept\n", f);
-        else
-                fprintf(f, " } goto i%04x_deny\n", slot);
+        fprintf(f, " } goto i%04x_%s\n", slot, allow ? "pass" : "deny");
 }
 
 static void policy_group(FILE *f, uint16_t slot, const Group *group) {
@@ -389,16 +397,6 @@ int ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t ne
         if (*separator)
                 fprintf(f, " }\n");
         return 0;
-}
-
-// Policing, not shaping. Redirecting a veth's ingress to an IFB would shape, but the packet that comes back from the IFB skips the
-// netdev ingress hook: the gate against spoofing would be gone. The kernel's bucket for a byte rate holds one second of the rate
-// plus `burst`, so after a pause up to that much goes out at once. The burst must hold one GSO packet of 64 KiB.
-void ruleset_upload(FILE *f, uint16_t slot, uint64_t bytes_per_second) {
-        fprintf(f, "flush chain inet hostd i%04x_rate\n", slot);
-        if (bytes_per_second != UINT64_MAX)
-                fprintf(f, "add rule inet hostd i%04x_rate limit rate over %llu bytes/second burst 131072 bytes drop\n", slot,
-                        (unsigned long long) MAX2(bytes_per_second, 1));
 }
 
 void ruleset_remove(FILE *f) {

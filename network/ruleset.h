@@ -36,7 +36,19 @@ size_t ruleset_lines(const CompiledRule *rule, RuleLine *ret);
 
 // What transact_policy() does, as text, for tests and readers: replaces the rules and the live set. Ids must have been assigned; `next_id` is kept for the next hostd.
 int ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t next_id);
-void ruleset_upload(FILE *f, uint16_t slot, uint64_t bytes_per_second);
+
+// limits.c: the chains of a slot's limits and the sets and the quota that they use. What the kernel has counted stays unless it is to
+// be made `anew`.
+typedef struct LimitsText {
+        NetworkLimits limits;
+        uint64_t traffic_used; // if there is no quota yet, or it is made anew
+        bool police_download;  // there is no tbf: packets above the rate are dropped
+        bool connections_anew, destinations_anew, traffic_anew;
+} LimitsText;
+void ruleset_limits(FILE *f, uint16_t slot, const LimitsText *text);
+void ruleset_limits_remove(FILE *f, uint16_t slot); // the chains must be empty
+// Closes the slot to all traffic, both ways, established or not; or takes that back.
+void ruleset_cut(FILE *f, uint16_t slot, bool cut);
 // Removes both tables, present or not.
 void ruleset_remove(FILE *f);
 

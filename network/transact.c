@@ -21,7 +21,7 @@ typedef struct Batch {
         size_t size, used;
         uint32_t sequence;
         struct nlmsghdr *message; // the one being written
-        char rules[16], live[16], deny[16];
+        char rules[16], live[16], deny[16], pass[16];
         uint16_t slot;
         uint32_t sets; // anonymous ones so far: their ids within the batch
 } Batch;
@@ -278,7 +278,7 @@ static void match_line(Batch *batch, const RuleLine *line, const Group *key) {
 static void verdict_of(Batch *batch, const CompiledRule *rule) {
         if (rule->action == POLICY_ALLOW) {
                 set_mark(batch->message);
-                verdict(batch->message, NF_ACCEPT, NULL);
+                verdict(batch->message, NFT_GOTO, batch->pass);
         } else {
                 verdict(batch->message, NFT_GOTO, batch->deny);
         }
@@ -707,6 +707,7 @@ int transaction_policy(Transaction *transaction, uint16_t slot, const Compiled *
         (void) snprintf(batch->rules, sizeof(batch->rules), "i%04x_rules", slot);
         (void) snprintf(batch->live, sizeof(batch->live), "i%04x_live", slot);
         (void) snprintf(batch->deny, sizeof(batch->deny), "i%04x_deny", slot);
+        (void) snprintf(batch->pass, sizeof(batch->pass), "i%04x_pass", slot);
         return batch_policy(batch, compiled, next_id);
 }
 

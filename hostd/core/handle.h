@@ -53,6 +53,8 @@ void handle_policy_set(Request *request);
 void handle_policy_delete(Request *request);
 void handle_policy_explain(Request *request);
 void handle_network_show(Request *request);
+void handle_network_cut(Request *request);
+void handle_network_restore(Request *request);
 // host
 void handle_carve(Request *request);
 void handle_doctor(Request *request);

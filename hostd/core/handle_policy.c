@@ -244,9 +244,11 @@ void handle_policy_explain(Request *request) {
 }
 
 static json_t *counters_json(const NetworkCounters *c) {
-        return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tx_packets", (json_int_t) c->tx_packets, "tx_bytes", (json_int_t) c->tx_bytes,
+        return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tx_packets", (json_int_t) c->tx_packets, "tx_bytes", (json_int_t) c->tx_bytes,
                          "rx_packets", (json_int_t) c->rx_packets, "rx_bytes", (json_int_t) c->rx_bytes, "denied_packets", (json_int_t) c->denied_packets,
-                         "denied_bytes", (json_int_t) c->denied_bytes, "spoofed_packets", (json_int_t) c->spoofed_packets);
+                         "denied_bytes", (json_int_t) c->denied_bytes, "spoofed_packets", (json_int_t) c->spoofed_packets, "refused_connections",
+                         (json_int_t) c->connections, "refused_connection_rate", (json_int_t) c->connection_rate, "refused_destinations",
+                         (json_int_t) c->destinations, "refused_traffic", (json_int_t) c->traffic);
 }
 
 void handle_network_show(Request *request) {
@@ -262,6 +264,7 @@ void handle_network_show(Request *request) {
         network_address(&request->manager->desired->host.network, instance->record.slot, &a);
         reply = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", instance->record.name, "state", instance_state_to_string(instance->state), "interface",
                           a.host_ifname, "ipv4", inet_ntop(AF_INET, &a.ipv4, v4, sizeof(v4)), "ipv6", inet_ntop(AF_INET6, &a.ipv6, v6, sizeof(v6)));
+        (void) json_object_set_new(reply, "cut", json_boolean(instance_network_is_cut(instance)));
         if (instance_is_active(instance) && network_counters(request->manager->network, instance->record.slot, &counters, NULL) >= 0)
                 (void) json_object_set_new(reply, "counters", counters_json(&counters));
         if (instance_is_active(instance) && network_dump(request->manager->network, instance->record.slot, &rules, NULL) >= 0)

@@ -55,12 +55,12 @@ int instance_apply_network(Instance *instance, Error *err) {
         r = network_attach(m->network, slot, err);
         if (r < 0)
                 return error_wrap(err, "network");
+        r = instance_network_apply(instance, err);
+        if (r < 0)
+                return error_wrap(err, "network");
         r = network_set_policy(m->network, slot, policies, n, err);
         if (r < 0)
                 return error_wrap(err, "network policy");
-        r = network_set_upload(m->network, slot, instance->config->limits.value[LIMIT_UPLOAD], err);
-        if (r < 0)
-                return r;
         border_link_changed(m, slot);
         instance->applied_network = instance->wanted_network;
         return 0;

@@ -188,6 +188,7 @@ static int delete_now(Instance *instance, Error *err) {
         if (r < 0)
                 return r;
         secrets_forget_instance(m, instance->record.name);
+        instance_network_forget(instance);
         instance_event(instance, "instance-deleted", NULL);
         manager_unwarn_all(m, instance->record.name);
         return 0;

@@ -103,6 +103,7 @@ static int tick(sd_event_source *source, uint64_t usec, void *userdata) {
         manager_replan(m);
         instance_disk_purge_leftovers(m);
         instance_disk_watch(m);
+        instance_network_look(m);
         template_unmount_idle(m->templates, TEMPLATE_IDLE);
         for (Instance *i = m->instances.first; i; i = i->next)
                 if (i->box && i->config && instance_is_live(i))
@@ -144,6 +145,8 @@ static int network_changed(sd_event_source *source, int fd, uint32_t events, voi
 
         if (network_watch_dispatch(m->network, &lost) < 0)
                 lost = true;
+        if (network_is_spent(m->network))
+                instance_network_look(m);
         if (!lost || m->retry_network)
                 return 0;
         manager_warn(m, "network-table", "host", "somebody removed or changed the nftables table; it is restored at once");

@@ -16,6 +16,13 @@ static bool policies_changed(const Desired *old, const Desired *new, const Insta
         return false;
 }
 
+static bool network_limits_changed(const InstanceConfig *a, const InstanceConfig *b) {
+        for (LimitId id = 0; id < _LIMIT_MAX; id++)
+                if (limit_row(id)->where == LIMIT_WHERE_NETWORK && a->limits.value[id] != b->limits.value[id])
+                        return true;
+        return false;
+}
+
 // What a running instance must be told. Failures become warnings: the configuration is in force, the kernel is behind.
 static void apply_one(Manager *m, Instance *instance, const Desired *old) {
         const InstanceConfig *before = desired_find_instance(old, instance->record.name);
@@ -28,7 +35,7 @@ static void apply_one(Manager *m, Instance *instance, const Desired *old) {
                 instance->wanted_network++;
                 instance->wanted_limits++;
         } else if (!strv_equal(before->policies, instance->config->policies) || policies_changed(old, m->desired, instance->config) ||
-            before->limits.value[LIMIT_UPLOAD] != instance->config->limits.value[LIMIT_UPLOAD])
+            network_limits_changed(before, instance->config))
                 instance->wanted_network++;
         if (before && instance_config_diff(before, instance->config))
                 instance->wanted_limits++;

@@ -38,7 +38,7 @@ struct SchemaRow {
         int64_t min, max; // INT, COUNT, SIZE, SPAN
         const char *const *choices; // NULL-terminated
         LimitId limit;
-        bool bounded; // LIMIT: "max" is refused, because admission counts it
+        bool bounded; // LIMIT: "max" is refused, because admission counts it or all instances share what it bounds
         bool restart; // takes effect at the next start only
         const char *fallback; // default as text, NULL for none
         const char *doc; // NULL: the limit's

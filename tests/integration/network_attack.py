@@ -301,11 +301,12 @@ def test_restart(d):
     check(d.counters(1)["tx"] >= before["tx"], "counters survive a restart")
     check(run("nft", "list", "chain", "inet", "hostd", "i0001_rules").stdout == rules, "so do the rules")
     d.ok("attach 1")
+    d.ok("limits 1")
     d.ok("policy 1 deny@1.2.3.4/32@any@- allow@93.1.1.0/24@tcp@80")
     d.ok("policy 1 allow@93.1.1.0/24@tcp@80 allow@93.1.2.0/24@tcp@9000")
     d.ok("policy 1 allow@93.1.1.0/24@tcp@80 allow@93.1.2.0/24@tcp@9000")
     after = run("nft", "list", "chain", "inet", "hostd", "i0001_rules").stdout
-    check("0x00010000" not in after and after.count("accept") == 2, "ids are given anew, never again")
+    check("0x00010000" not in after and after.count("goto i0001_pass") == 2, "ids are given anew, never again")
     stop([flow])
     return d
 
@@ -319,6 +320,7 @@ def test_ids(d):
     d = Driver()
     d.ok("new uplk routed")
     d.ok("attach 1")
+    d.ok("limits 1")
     d.ok("policy 1 allow@93.1.1.0/24@tcp@80 allow@93.1.2.0/24@tcp@9000")
     check(run("nft", "list", "chain", "inet", "hostd", "i0001_rules").stdout == rules, "a restarted hostd gives equal rules their old ids")
     check(flow.dead is None and flow.gap < 0.15, "and flows went on (gap %.1f ms)" % (flow.gap * 1000))
@@ -522,7 +524,7 @@ def test_upload(d):
 
     threading.Thread(target=swallow, daemon=True).start()
     limit = 100 if SLOW == 1 else 10  # Mbit/s; an emulated machine does not fill the bucket of 100
-    d.ok("upload 1 %d" % (limit * 125000))
+    d.ok("limits 1 upload=%d" % (limit * 125000))
     with Inside("c1"):
         s = socket.socket()
     s.connect(("93.1.1.1", 5001))
@@ -533,8 +535,203 @@ def test_upload(d):
             before, since = total[0], time.monotonic()
     rate = (total[0] - before) * 8 / (time.monotonic() - since) / 1e6
     s.close()
-    d.ok("upload 1 max")
+    d.ok("limits 1")
     check(limit * 0.5 < rate < limit * 1.12, "upload limited to %d Mbit/s: measured %.1f" % (limit, rate))
+
+
+def sink(ns, address, port):
+    """Counts what arrives; or sends without end to whoever says "get"."""
+    with Inside(ns):
+        s = socket.socket(family(address))
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((address, port))
+    s.listen(8)
+
+    def serve_one(c):
+        try:
+            if c.recv(3) == b"get":
+                while True:
+                    c.sendall(b"d" * 65536)
+        except OSError:
+            pass
+
+    def accept():
+        while True:
+            threading.Thread(target=serve_one, args=(s.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+
+
+def download(ns, address, port, seconds):
+    """Mbit/s of the last part, and how it ended."""
+    with Inside(ns):
+        s = socket.socket(family(address))
+    s.settimeout(1)
+    s.connect((address, port))
+    s.sendall(b"get")
+    start, total, since, ended = time.monotonic(), 0, None, "open"
+    while time.monotonic() - start < seconds:
+        try:
+            total += len(s.recv(1 << 18))
+        except OSError as e:
+            ended = type(e).__name__
+            break
+        if since is None and time.monotonic() - start > seconds / 4:
+            since, total = time.monotonic(), 0
+    s.close()
+    return total * 8 / max(time.monotonic() - (since or start), 0.001) / 1e6, ended
+
+
+def test_download(d):
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@- allow@2a01:4f8::/32@tcp@-")
+    sink("net", "93.1.1.1", 5002)
+    sink("net", "2a01:4f8:2::1", 5002)
+    limit = 100 if SLOW == 1 else 10
+    d.ok("limits 1 download=%d" % (limit * 125000))
+    qdisc = run("tc", "qdisc", "show", "dev", "hv0001").stdout
+    fair = "fq_codel" in qdisc
+    for address in ("93.1.1.1", "2a01:4f8:2::1"):
+        rate, _ = download("c1", address, 5002, 3)
+        check(limit * 0.5 < rate < limit * 1.1, "download from %s limited to %d Mbit/s: measured %.1f" % (address, limit, rate))
+    check("tbf" in qdisc and fair == ("fq_codel" not in d.ok("doctor")), "by a queue, %s" % ("fair" if fair else "first in, first out; doctor says so"))
+    plug(d, 1)
+    check("tbf" in run("tc", "qdisc", "show", "dev", "hv0001").stdout, "a new wire has the rate as well")
+    d.ok("limits 1")
+    check("tbf" not in run("tc", "qdisc", "show", "dev", "hv0001").stdout, "and none when the limit is taken away")
+
+
+def open_many(ns, address, port, n):
+    got = [tcp(ns, address, port) for _ in range(n)]
+    return [s for state, s in got if state == "open"], [state for state, _ in got if state != "open"]
+
+
+def test_limits(d):
+    """Connections, new ones a second, destinations a minute; each refusal is a reset, and counted."""
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@- allow@93.0.0.0/8@udp@53 allow@2a01:4f8::/32@tcp@-")
+    d.ok("limits 1 connections=20")
+    held, refused = open_many("c1", "93.1.1.1", 80, 15)
+    more, also = open_many("c1", "2a01:4f8:2::1", 80, 15)
+    check(len(held + more) == 20 and set(refused + also) == {"reset"} and d.counters(1)["connections"] == 10,
+          "20 connections at once, of both families together (%d), 10 resets counted" % len(held + more))
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    d.ok("attach 1")
+    d.ok("limits 1 connections=20")
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@- allow@93.0.0.0/8@udp@53 allow@2a01:4f8::/32@tcp@-")
+    check(tcp("c1", "93.1.1.1", 80)[0] == "reset", "a restarted hostd goes on counting")
+    for s in held[:5]:
+        s.close()
+    time.sleep(0.3)
+    again, _ = open_many("c1", "93.1.1.1", 80, 7)
+    check(len(again) == 5, "five that ended make room for five (%d)" % len(again))
+    d.ok("limits 1 connections=30")
+    for s in held + more + again:
+        s.close()
+    time.sleep(0.3)
+    held, _ = open_many("c1", "93.1.1.1", 80, 33)
+    check(len(held) == 30, "a new limit counts at once (%d)" % len(held))
+    for s in held:
+        s.close()
+    d.ok("limits 1 connection_rate=5")
+    before = d.counters(1)["rate"]
+    held, refused = open_many("c1", "93.1.1.1", 80, 40)
+    check(8 <= len(held) < 40 and set(refused) == {"reset"} and d.counters(1)["rate"] - before == len(refused), "new connections a second (%d of 40 at once)" % len(held))
+    for s in held:
+        s.close()
+    d.ok("limits 1 destinations=10")
+    [udp("c1", "93.1.1.%d" % i, 53, 0.05) for i in range(1, 21) if i != 2]  # which is the host
+    check(d.counters(1)["destinations"] == 9, "a scan of 19 ends at the tenth address (%d refused)" % d.counters(1)["destinations"])
+    check(tcp("c1", "93.1.1.1", 80)[0] == "reset" and udp("c1", "93.1.1.1", 53) == "open", "a port more is a destination more; those from before are not")
+    check(tcp("c1", "2a01:4f8:2::1", 80)[0] == "open", "the other family is counted by itself")
+    d.ok("limits 1 destinations=12")
+    check(tcp("c1", "93.1.1.1", 80)[0] == "open", "another limit begins a new minute")
+    d.ok("policy 1 allow@93.1.1.0/24@tcp@-")
+    [tcp("c1", "93.1.2.1", port) for port in range(2000, 2020)]
+    check(tcp("c1", "93.1.1.1", 81)[0] == "open", "what the policy denies uses up nothing")
+    d.ok("limits 1")
+    return d
+
+
+def test_traffic(d):
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@-")
+    d.ok("limits 1 traffic=3000000")
+    flow = Flow("c1", "93.1.1.1", 80)
+    settle([flow])
+    d.ok("watch 50")
+    rate, ended = download("c1", "93.1.1.1", 5002, 5)
+    used = int(re.search(r"used=(\d+)", d.ok("traffic 1")).group(1))
+    time.sleep(0.2)
+    check(ended == "ConnectionResetError" and 3000000 <= used < 4000000, "at the end of the day's traffic everything is reset (%s, %d)" % (ended, used))
+    check(flow.dead == "reset" and tcp("c1", "93.1.1.1", 80)[0] == "reset" and d.counters(1)["traffic"] >= 2, "established flows, and new ones (%s)" % flow.dead)
+    check("lost=no spent=1" in d.ok("watch 100") and "spent=0" in d.ok("watch 50"), "what the kernel tells of it is no foreign change, and is told once")
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    d.ok("attach 1")
+    d.ok("limits 1 traffic=3000000")
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@-")
+    check("used=%d" % used in d.ok("traffic 1") and tcp("c1", "93.1.1.1", 80)[0] == "reset", "what was used survives a restart")
+    d.ok("watch 100")
+    run("nft", "flush", "ruleset")
+    d.ok("watch 1000")
+    check("used=%d" % used in d.ok("traffic 1") and tcp("c1", "93.1.1.1", 80)[0] == "reset", "and a foreign flush")
+    d.ok("limits 1 traffic=9000000")
+    more = int(re.search(r"used=(\d+)", d.ok("traffic 1")).group(1))
+    check(used <= more < used + 100000 and tcp("c1", "93.1.1.1", 80)[0] == "open", "a larger limit counts on (%d)" % more)
+    d.ok("resume 1 5")
+    check(int(re.search(r"used=(\d+)", d.ok("traffic 1")).group(1)) >= more, "what the kernel has counted is kept")
+    d.ok("begin 1")
+    left = int(re.search(r"used=(\d+)", d.ok("traffic 1")).group(1))
+    check(left < 1000, "a day begins with nothing (%d)" % left)
+    d.ok("detach 1")
+    for line in ("attach 1", "resume 1 8999999", "limits 1 traffic=9000000", "policy 1 allow@93.0.0.0/8@tcp@-"):
+        d.ok(line)
+    plug(d, 1)
+    tcp("c1", "93.1.1.1", 80)
+    check(tcp("c1", "93.1.1.1", 80)[0] == "reset", "a new start of the instance begins with what was used before")
+    d.ok("limits 1")
+    check("error" in d.do("traffic 1") and tcp("c1", "93.1.1.1", 80)[0] == "open", "without the limit nothing is counted")
+    return d
+
+
+def test_cut(d):
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@- allow@2a01:4f8::/32@tcp@-")
+    flows = [Flow("c1", "93.1.1.1", 80), Flow("c1", "2a01:4f8:2::1", 80)]
+    state, idle = tcp("c1", "93.1.1.1", 81)
+    state, host = tcp(None, "10.99.0.1", 7000)
+    settle(flows)
+    start = time.monotonic()
+    d.ok("cut 1 yes")
+    time.sleep(0.3)
+    check([f.dead for f in flows] == ["reset"] * 2, "cut: established flows die (%s, after %.1f ms)" % ([f.dead for f in flows], (max(f.died_at for f in flows) - start) * 1000))
+    wan = sniff("net", "inet0")
+    drain(wan)
+    check(tcp("c1", "93.1.1.1", 80)[0] == "reset" and tcp("c1", "2a01:4f8:2::1", 80)[0] == "reset", "new ones are reset")
+    leaked = [f for f, a in drain(wan) if a[2] != socket.PACKET_OUTGOING and (socket.inet_aton("10.99.0.1") in f[:40] or socket.inet_pton(socket.AF_INET6, "2a01:4f8:1:1::1") in f[:60])]
+    check(not leaked, "and nothing leaves (%d frames)" % len(leaked))
+    check(tcp(None, "10.99.0.1", 7000, 0.4)[0] != "open", "the host does not reach it either")
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    check(tcp("c1", "93.1.1.1", 80)[0] == "reset", "cut survives a restart")
+    for line in ("attach 1", "limits 1", "cut 1 yes", "policy 1 allow@93.0.0.0/8@tcp@- allow@2a01:4f8::/32@tcp@-", "watch 100"):
+        d.ok(line)
+    run("nft", "flush", "ruleset")
+    d.ok("watch 1000")
+    check(tcp("c1", "93.1.1.1", 80)[0] == "reset", "and a foreign flush")
+    d.ok("cut 1 no")
+    check(tcp("c1", "93.1.1.1", 80)[0] == "open" and tcp("c1", "2a01:4f8:2::1", 80)[0] == "open", "restored: as before")
+    idle.settimeout(0.5)
+    try:
+        idle.sendall(b"z")
+        alive = idle.recv(1) == b"z"
+    except OSError:
+        alive = False
+    check(not alive, "but no flow from before comes back to life")
+    stop(flows)
+    host.close()
+    return d
 
 
 def test_speed(d):
@@ -696,6 +893,10 @@ def main():
     test_explain_sample(d)
     test_same(d)
     test_upload(d)
+    test_download(d)
+    d = test_limits(d)
+    d = test_traffic(d)
+    d = test_cut(d)
     test_speed(d)
     test_foreign(d)
     test_detach(d).close()

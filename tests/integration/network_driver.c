@@ -128,8 +128,39 @@ static int do_many(char **a, Error *err) {
         return r < 0 ? r : network_set_policy(network, (uint16_t) number(a[1]), &policy, 1, err);
 }
 
-static int do_upload(char **a, Error *err) {
-        return network_set_upload(network, (uint16_t) number(a[1]), strcmp(a[2], "max") == 0 ? UINT64_MAX : number(a[2]), err);
+// limits SLOT KEY=VALUE…: what is not named is unlimited
+static int do_limits(char **a, Error *err) {
+        NetworkLimits limits = NETWORK_LIMITS_NONE;
+        const struct { const char *key; uint64_t *value; } rows[] = {
+                {"upload=", &limits.upload}, {"download=", &limits.download}, {"connections=", &limits.connections},
+                {"connection_rate=", &limits.connection_rate}, {"destinations=", &limits.destinations}, {"traffic=", &limits.traffic},
+        };
+
+        for (char **p = a + 2; *p; p++)
+                for (size_t i = 0; i < ELEMENTS(rows); i++)
+                        if (strncmp(*p, rows[i].key, strlen(rows[i].key)) == 0)
+                                *rows[i].value = number(*p + strlen(rows[i].key));
+        return network_set_limits(network, (uint16_t) number(a[1]), &limits, err);
+}
+
+static int do_traffic(char **a, Error *err) {
+        uint64_t used = 0;
+        int r = network_traffic(network, (uint16_t) number(a[1]), &used, err);
+
+        printf("used=%lu ", used);
+        return r;
+}
+
+static int do_begin(char **a, Error *err) {
+        return network_traffic_begin(network, (uint16_t) number(a[1]), err);
+}
+
+static int do_resume(char **a, Error *err) {
+        return network_traffic_resume(network, (uint16_t) number(a[1]), number(a[2]), err);
+}
+
+static int do_cut(char **a, Error *err) {
+        return network_set_cut(network, (uint16_t) number(a[1]), strcmp(a[2], "yes") == 0, err);
 }
 
 static int do_counters(char **a, Error *err) {
@@ -137,7 +168,8 @@ static int do_counters(char **a, Error *err) {
         int r = network_counters(network, (uint16_t) number(a[1]), &c, err);
 
         if (r >= 0)
-                printf("tx=%lu rx=%lu denied=%lu spoofed=%lu ", c.tx_packets, c.rx_packets, c.denied_packets, c.spoofed_packets);
+                printf("tx=%lu rx=%lu denied=%lu spoofed=%lu connections=%lu rate=%lu destinations=%lu traffic=%lu ", c.tx_packets, c.rx_packets,
+                       c.denied_packets, c.spoofed_packets, c.connections, c.connection_rate, c.destinations, c.traffic);
         return r;
 }
 
@@ -197,7 +229,7 @@ static int do_watch(char **a, Error *err) {
                 if (poll(&p, 1, 10) > 0)
                         r = network_watch_dispatch(network, &lost);
         if (r < 0 || !lost)
-                return printf("lost=no "), r;
+                return printf("lost=no spent=%d ", network_is_spent(network)), r;
         printf("lost=yes ");
         return network_restore(network, err);
 }
@@ -224,7 +256,7 @@ static int do_uplink(char **a, Error *err) {
 static const struct { const char *word; int (*fn)(char **a, Error *err); size_t arguments; } commands[] = {
         {"new", do_new, 2},           {"attach", do_attach, 1}, {"detach", do_detach, 1},
         {"plug", do_plug, 2},         {"plugged", do_plugged, 1},   {"policy", do_policy, 1},
-        {"many", do_many, 2},         {"upload", do_upload, 2}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
+        {"many", do_many, 2},         {"limits", do_limits, 1}, {"traffic", do_traffic, 1}, {"begin", do_begin, 1}, {"resume", do_resume, 2}, {"cut", do_cut, 2}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
         {"leaks", do_leaks, 0},       {"doctor", do_doctor, 0}, {"obstacles", do_obstacles, 0}, {"watch", do_watch, 1},     {"restore", do_restore, 0},
         {"remove-all", do_remove, 0}, {"uplink", do_uplink, 0},
         {"explain", do_explain, 3},

@@ -55,7 +55,7 @@ static char *slot_text_new(void) {
 
 static void test_slot_order(void **state) {
         static const char *const out[] = {
-                "i0001_out counter", "i0001_out jump i0001_rate", "i0001_out ct state established ct mark @i0001_live accept",
+                "i0001_out counter", "i0001_out jump i0001_cut", "i0001_out jump i0001_rate", "i0001_out ct state established ct mark @i0001_live accept",
                 "i0001_out ct state related meta l4proto { icmp, ipv6-icmp } ct mark @i0001_live accept",
                 "i0001_out ct state != { new, established } goto i0001_deny", "!= 0x00010000 goto i0001_deny", "!= syn goto i0001_deny",
                 "i0001_out oifname \"hv*\" goto i0001_deny", "i0001_out fib daddr type { local, broadcast, multicast, anycast } goto i0001_deny",
@@ -97,11 +97,11 @@ static void test_policy_golden(void **state) {
                 "flush set inet hostd i0001_live\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv4 ct original ip daddr 93.1.2.0/24 goto i0001_deny\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv4 ct original ip daddr != @deny4 meta l4proto tcp ct original proto-dst != 25 "
-                "ct mark set 0x00010001 accept\n"
+                "ct mark set 0x00010001 goto i0001_pass\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv4 ct original ip daddr != @deny4 meta l4proto != tcp "
-                "ct mark set 0x00010001 accept\n"
+                "ct mark set 0x00010001 goto i0001_pass\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv6 ct original ip6 daddr 2a00::/16 meta l4proto tcp ct original proto-dst 80-90 "
-                "ct mark set 0x00010002 accept\n"
+                "ct mark set 0x00010002 goto i0001_pass\n"
                 "add rule inet hostd i0001_rules ct mark 0 comment \"0004\"\n"
                 "add element inet hostd i0001_live { 0x00010001 comment \"DIGEST\", 0x00010002 comment \"DIGEST\", 0x00010003 comment \"DIGEST\" }\n";
         PolicyRule rules[] = {
@@ -152,12 +152,53 @@ static void test_policy_map(void **state) {
         assert_int_equal(ruleset_policy(f, 1, compiled, 9), 0);
         (void) fclose(f);
         assert_non_null(strstr(text, map));
-        assert_non_null(strstr(text, ", 1.2.3.7 . 87 : 0x00010008 } accept\n"));
+        assert_non_null(strstr(text, ", 1.2.3.7 . 87 : 0x00010008 } goto i0001_pass\n"));
+}
+
+static char *limits_text_new(const LimitsText *limits) {
+        char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+
+        ruleset_limits(f, 1, limits);
+        (void) fclose(f);
+        return text;
+}
+
+// What is counted is counted in front of the accept, and what was counted is thrown away only on demand.
+static void test_limits(void **state) {
+        static const char *const pass[] = {
+                "flush chain inet hostd i0001_pass", "i0001_spent tcp flags & rst == rst return", "i0001_spent counter name i0001_traffic goto i0001_deny",
+                "i0001_rate limit rate over 5 bytes/second burst 131072 bytes drop", "i0001_rate ct state new ct mark 0 limit rate over 7/second burst 14 packets counter name i0001_connection_rate goto i0001_deny",
+                "i0001_rate ct state established quota name i0001_budget goto i0001_spent", "i0001_back quota name i0001_budget goto i0001_spent",
+                "i0001_pass ct state established accept", "i0001_pass quota name i0001_budget goto i0001_spent",
+                "i0001_pass add @i0001_conn { iifname ct count over 6 } counter name i0001_connections goto i0001_deny comment \"c6\"",
+                "i0001_pass meta l4proto { tcp, udp } add @i0001_seen4 { ip daddr . th dport } accept",
+                "i0001_pass counter name i0001_destinations goto i0001_deny comment \"d8\"", NULL,
+        };
+        LimitsText limits = {.limits = {5, NETWORK_UNLIMITED, 6, 7, 8, 9}, .traffic_used = 3}, none = {.limits = NETWORK_LIMITS_NONE};
+        _cleanup_free_ char *text = limits_text_new(&limits), *anew = NULL, *open = limits_text_new(&none);
+
+        assert_order(text, pass);
+        assert_non_null(strstr(text, "over 9 bytes used 3 bytes"));
+        assert_null(strstr(text, "delete"));
+        assert_null(strstr(text, "flush set"));
+        assert_null(strstr(text, "i0001_back limit"));
+        assert_non_null(strstr(open, "i0001_pass accept\n"));
+        assert_null(strstr(open, "goto i0001_spent"));
+        limits.limits.download = 4;
+        limits.police_download = limits.destinations_anew = limits.connections_anew = limits.traffic_anew = true;
+        anew = limits_text_new(&limits);
+        assert_non_null(strstr(anew, "i0001_back limit rate over 4 bytes/second"));
+        assert_non_null(strstr(anew, "delete set inet hostd i0001_seen4\n"));
+        assert_non_null(strstr(anew, "flush set inet hostd i0001_conn\n"));
+        assert_non_null(strstr(anew, "delete quota inet hostd i0001_budget\n"));
 }
 
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_address), cmocka_unit_test(test_slot_order), cmocka_unit_test(test_base_order), cmocka_unit_test(test_policy_golden), cmocka_unit_test(test_policy_map),
+                cmocka_unit_test(test_limits),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

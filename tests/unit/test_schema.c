@@ -257,6 +257,12 @@ static const struct {
         {"inodes", "1099511627776", NULL, NULL}, // more than 32 bits
         {"open_files", "65536", NULL, NULL},
         {"upload", "12500KiB", "12500KiB/s", "\"12500KiB/s\""},
+        {"download", "1GiB", "1GiB/s", "\"1GiB/s\""},
+        {"connections", "500", NULL, NULL},
+        {"connection_rate", "50", NULL, NULL},
+        {"destinations", "100", NULL, NULL},
+        {"destinations", "max", "", "\"max\""},
+        {"traffic", "10GiB", NULL, "\"10GiB\""},
 };
 
 static size_t row_of(const char *key) {
