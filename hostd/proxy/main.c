@@ -2,6 +2,7 @@
 // hostd-proxy: the TLS, HTTP and CONNECT connections of the instances, each let through or refused by its name. No rights, no configuration of
 // its own: hostd sends the rules (border/control.h), the resolver the addresses.
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -81,7 +82,8 @@ static int prepare(sd_event *event, ProxyConfig *config, Error *err) {
 int main(void) {
         _cleanup_(sd_event_unrefp) sd_event *event = NULL;
         _cleanup_error_ Error err = ERROR_NULL;
-        ProxyConfig config = {.resolve = BORDER_RESOLVE_SOCKET, .records = BORDER_RECORDS_SOCKET, .interceptors = BORDER_RUN "/haproxy"};
+        ProxyConfig config = {.resolve = BORDER_RESOLVE_SOCKET, .records = BORDER_RECORDS_SOCKET};
+        char interceptors[PATH_MAX];
         int r = sd_event_new(&event);
 
         if (r < 0)
@@ -89,6 +91,7 @@ int main(void) {
         if (r >= 0)
                 r = prepare(event, &config, &err);
         config.event = event;
+        config.interceptors = border_socket_path(BORDER_RUN "/haproxy", interceptors, sizeof(interceptors));
         if (r >= 0)
                 r = run(&config, &err);
         if (r < 0)

