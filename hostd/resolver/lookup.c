@@ -15,7 +15,7 @@ struct Lookup {
         unsigned asks;
         Ask *ask;
         Waiter *waiters;
-        DnsAnswer answer;
+        DnsAnswer *chain; // owned: what an upstream gave of a chain whose end must be asked for
 };
 
 struct Lookups {
@@ -46,6 +46,7 @@ static void lookup_free(Lookup *lookup) {
                 lookup->lookups->n--;
         }
         ask_free(lookup->ask);
+        free(lookup->chain);
         free(lookup);
 }
 
@@ -79,13 +80,22 @@ bool lookups_cached(Lookups *lookups, const DnsName *name, uint16_t type, Result
         return true;
 }
 
-void waiter_cancel(Waiter *waiter) {
-        if (!waiter->lookup)
-                return;
+static void waiter_remove(Waiter *waiter) {
         *(waiter->previous ? &waiter->previous->next : &waiter->lookup->waiters) = waiter->next;
         if (waiter->next)
                 waiter->next->previous = waiter->previous;
         waiter->lookup = NULL;
+}
+
+void waiter_cancel(Waiter *waiter) {
+        Lookup *lookup = waiter->lookup;
+
+        if (!lookup)
+                return;
+        waiter_remove(waiter);
+        // Without an Ask it is about to end, and frees itself.
+        if (!lookup->waiters && lookup->ask)
+                lookup_free(lookup);
 }
 
 static void waiter_add(Lookup *lookup, Waiter *waiter) {
@@ -97,21 +107,17 @@ static void waiter_add(Lookup *lookup, Waiter *waiter) {
         lookup->waiters = waiter;
 }
 
-static void lookup_end(Lookup *lookup, int error) {
-        DnsAnswer *answer = &lookup->answer;
+static void lookup_end(Lookup *lookup, int error, const DnsAnswer *answer) {
+        static const DnsAnswer failure = {.rcode = DNS_SERVFAIL};
+        uint32_t lifetime = answer ? answer_lifetime(answer) : FAILURE_S;
         Result result = {.error = error};
-        uint32_t lifetime = FAILURE_S;
 
-        if (error < 0)
-                *answer = (DnsAnswer) {.rcode = DNS_SERVFAIL};
-        else {
-                lifetime = answer_lifetime(answer);
+        if (answer)
                 result = (Result) {.rcode = answer->rcode, .n = answer->n, .records = answer->bytes, .size = answer->size, .ttl = lifetime};
-        }
-        (void) cache_put(lookup->lookups->cache, &lookup->name, lookup->type, answer, clock_monotonic() + lifetime * USEC_PER_SEC);
+        (void) cache_put(lookup->lookups->cache, &lookup->name, lookup->type, answer ?: &failure, clock_monotonic() + lifetime * USEC_PER_SEC);
         while (lookup->waiters) {
                 Waiter *waiter = lookup->waiters;
-                waiter_cancel(waiter);
+                waiter_remove(waiter);
                 waiter->done(waiter, &result);
         }
         lookup_free(lookup);
@@ -119,26 +125,37 @@ static void lookup_end(Lookup *lookup, int error) {
 
 static int lookup_ask(Lookup *lookup);
 
-static void lookup_on_answer(void *userdata, int result) {
+// An alias whose target the upstream did not look up. Where nothing was added since the last time, nothing will be.
+static bool answer_goes_on(const Lookup *lookup, const DnsAnswer *answer) {
+        return !answer->complete && answer->n_chain > 0 && answer->n_chain >= lookup->asks && lookup->asks < ASKS_MAX;
+}
+
+static void lookup_on_answer(void *userdata, int result, const DnsAnswer *answer) {
         Lookup *lookup = userdata;
-        unsigned chain = lookup->answer.n_chain;
 
         lookup->ask = NULL;
-        // An alias whose target the upstream did not look up. Where nothing was added since the last time, nothing will be.
-        if (result == 0 && !lookup->answer.complete && chain > 0 && chain >= lookup->asks && lookup->asks < ASKS_MAX) {
-                result = lookup_ask(lookup);
-                if (result == 0)
-                        return;
+        if (answer && answer_goes_on(lookup, answer)) {
+                if (!lookup->chain)
+                        lookup->chain = malloc(sizeof(DnsAnswer));
+                result = lookup->chain ? 0 : -ENOMEM;
+                if (result == 0) {
+                        *lookup->chain = *answer;
+                        result = lookup_ask(lookup);
+                        if (result == 0)
+                                return;
+                }
+                answer = NULL;
         }
-        lookup_end(lookup, result);
+        lookup_end(lookup, result, answer);
 }
 
 static int lookup_ask(Lookup *lookup) {
-        DnsName target = lookup->asks == 0 ? lookup->name : lookup->answer.target;
+        AskSpec spec = {
+                .name = lookup->chain ? &lookup->chain->target : &lookup->name, .type = lookup->type, .so_far = lookup->chain, .done = lookup_on_answer, .userdata = lookup,
+        };
 
         lookup->asks++;
-        return ask_new(lookup->lookups->upstreams,
-                       &(AskSpec) {.name = &target, .type = lookup->type, .answer = &lookup->answer, .done = lookup_on_answer, .userdata = lookup}, &lookup->ask);
+        return ask_new(lookup->lookups->upstreams, &spec, &lookup->ask);
 }
 
 int lookups_start(Lookups *lookups, const DnsName *name, uint16_t type, Waiter *waiter) {
@@ -158,7 +175,6 @@ int lookups_start(Lookups *lookups, const DnsName *name, uint16_t type, Waiter *
         lookup->lookups = lookups;
         lookup->name = *name;
         lookup->type = type;
-        lookup->answer.ttl = UINT32_MAX;
         lookup->next = lookups->list;
         lookups->list = lookup;
         lookups->n++;

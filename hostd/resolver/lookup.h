@@ -5,7 +5,7 @@
 #include "resolver/cache.h"
 #include "resolver/upstream.h"
 
-#define LOOKUPS_MAX 256 // at a time; each takes five kilobytes
+#define LOOKUPS_MAX 1024 // at a time; each takes a kilobyte and a descriptor
 
 typedef struct Lookups Lookups;
 typedef struct Lookup Lookup;
@@ -33,5 +33,5 @@ DEFINE_CLEANUP(Lookups, lookups_free)
 bool lookups_cached(Lookups *lookups, const DnsName *name, uint16_t type, Result *ret);
 // -EBUSY: LOOKUPS_MAX are on their way.
 int lookups_start(Lookups *lookups, const DnsName *name, uint16_t type, Waiter *waiter);
-void waiter_cancel(Waiter *waiter); // the lookup goes on, for the cache
+void waiter_cancel(Waiter *waiter); // a lookup that nobody waits for any more ends, or guests could have any number of them
 size_t lookups_count(const Lookups *lookups);

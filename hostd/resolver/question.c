@@ -138,6 +138,10 @@ static void keys_of(const Question *q, Result *result, Keys *ret) {
                 if (record.type != DNS_A && record.type != DNS_AAAA)
                         continue;
                 memcpy(key.address, record.data, record.size);
+                // Such an address is here because a rule names its range: that rule decides, and the kernel takes no other for it.
+                Cidr address = cidr_of_address(key.family == 4 ? AF_INET : AF_INET6, key.address);
+                if (denied_by_default(&address))
+                        continue;
                 for (size_t i = 0; i < MIN2(n, ELEMENTS(rules)); i++) {
                         key.rule_id = rules[i]->id;
                         if (!grants_fresh(&q->slot->grants, &key, q->start))

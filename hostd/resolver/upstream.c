@@ -12,9 +12,7 @@
 #include "base/strv.h"
 #include "resolver/dns_wire.h"
 
-#define ROUNDS_MAX 2
-#define FIRST_TIMEOUT (800 * USEC_PER_MSEC)
-#define SECOND_TIMEOUT (1500 * USEC_PER_MSEC)
+static const usec_t timeouts[] = {800 * USEC_PER_MSEC, 1500 * USEC_PER_MSEC, 2000 * USEC_PER_MSEC}; // of an attempt in each round
 #define DEADLINE (4500 * USEC_PER_MSEC) // stub resolvers give up after five seconds
 #define BACKOFF_FIRST USEC_PER_SEC
 #define BACKOFF_MAX (60 * USEC_PER_SEC)
@@ -40,14 +38,14 @@ struct Upstreams {
         size_t n;
         unsigned generation; // of the list: an index of an older one means nothing
         uint8_t buffer[TCP_ANSWER_MAX];
+        DnsAnswer answer; // what is being read, one at a time: four kilobytes that no waiting Ask needs
 };
 
 struct Ask {
         Upstreams *upstreams;
         DnsName name;
         DnsAsked asked;
-        DnsAnswer *answer;
-        struct { uint16_t n, n_chain, size; uint32_t ttl; } before; // of *answer, for the next attempt
+        const DnsAnswer *so_far;
         AskDone done;
         void *userdata;
         usec_t deadline;
@@ -164,18 +162,12 @@ Ask *ask_free(Ask *ask) {
 }
 
 static void ask_end(Ask *ask, int result) {
+        const DnsAnswer *answer = result == 0 ? &ask->upstreams->answer : NULL;
         AskDone done = ask->done;
         void *userdata = ask->userdata;
 
         ask_free(ask);
-        done(userdata, result);
-}
-
-static void ask_restore(Ask *ask) {
-        ask->answer->n = ask->before.n;
-        ask->answer->n_chain = ask->before.n_chain;
-        ask->answer->size = ask->before.size;
-        ask->answer->ttl = ask->before.ttl;
+        done(userdata, result, answer);
 }
 
 // An upstream of an older list may be another by now, or none.
@@ -217,7 +209,6 @@ static void ask_next(Ask *ask) {
         int r;
 
         ask_close(ask);
-        ask_restore(ask);
         if (clock_monotonic() < ask->deadline) {
                 do {
                         r = ask_start(ask);
@@ -245,7 +236,6 @@ static int ask_connect(Ask *ask);
 
 static void ask_by_tcp(Ask *ask) {
         ask_close(ask);
-        ask_restore(ask);
         ask->tcp = true;
         if (!ask_upstream(ask) || ask_connect(ask) < 0)
                 ask_failed(ask);
@@ -253,8 +243,17 @@ static void ask_by_tcp(Ask *ask) {
 
 // 0: not the answer, wait on. 1: the Ask is gone or has gone on.
 static int ask_receive(Ask *ask, const uint8_t *data, size_t size) {
-        int r = dns_answer_read(data, size, &ask->asked, ask->answer);
+        DnsAnswer *answer = &ask->upstreams->answer;
         Upstream *u = ask_upstream(ask);
+        int r;
+
+        if (ask->so_far)
+                *answer = *ask->so_far;
+        else { // not all of it is to be set to zero for each message
+                answer->n = answer->n_chain = answer->size = 0;
+                answer->ttl = UINT32_MAX;
+        }
+        r = dns_answer_read(data, size, &ask->asked, answer);
 
         if (r == -ENOMSG && !ask->tcp) {
                 if (++ask->forgeries < FORGERIES_MAX)
@@ -262,11 +261,11 @@ static int ask_receive(Ask *ask, const uint8_t *data, size_t size) {
                 ask_by_tcp(ask);
                 return 1;
         }
-        if (r == 0 && ask->answer->truncated && !ask->tcp) {
+        if (r == 0 && answer->truncated && !ask->tcp) {
                 ask_by_tcp(ask);
                 return 1;
         }
-        if (r < 0 || ask->answer->truncated || (ask->answer->rcode != DNS_NOERROR && ask->answer->rcode != DNS_NXDOMAIN)) {
+        if (r < 0 || answer->truncated || (answer->rcode != DNS_NOERROR && answer->rcode != DNS_NXDOMAIN)) {
                 // It lives: another may know more, but this one needs no rest for a name that it cannot resolve.
                 ask->answered_badly = true;
                 ask_next(ask);
@@ -361,8 +360,7 @@ static int ask_connect(Ask *ask) {
         r = sd_event_add_io(ask->upstreams->event, &ask->io, ask->fd, ask->tcp ? EPOLLOUT : EPOLLIN, ask->tcp ? ask_on_tcp : ask_on_udp, ask);
         if (r < 0)
                 return r;
-        return sd_event_add_time_relative(ask->upstreams->event, &ask->timer, CLOCK_MONOTONIC, ask->round == 0 ? FIRST_TIMEOUT : SECOND_TIMEOUT, 10 * USEC_PER_MSEC,
-                                          ask_on_timer, ask);
+        return sd_event_add_time_relative(ask->upstreams->event, &ask->timer, CLOCK_MONOTONIC, timeouts[ask->round], 10 * USEC_PER_MSEC, ask_on_timer, ask);
 }
 
 // One attempt. -EAGAIN: this upstream cannot be asked, another may; -ENOENT: none is left.
@@ -372,7 +370,7 @@ static int ask_start(Ask *ask) {
         if (at < 0) {
                 ask->round++;
                 ask->tried = 0;
-                if (ask->round < ROUNDS_MAX)
+                if (ask->round < ELEMENTS(timeouts))
                         at = ask_choose(ask);
         }
         if (at < 0)
@@ -398,13 +396,9 @@ int ask_new(Upstreams *upstreams, const AskSpec *spec, Ask **ret) {
         ask->fd = -EBADF;
         ask->name = *spec->name;
         ask->asked.type = spec->type;
-        ask->answer = spec->answer;
+        ask->so_far = spec->so_far;
         ask->done = spec->done;
         ask->userdata = spec->userdata;
-        ask->before.n = spec->answer->n;
-        ask->before.n_chain = spec->answer->n_chain;
-        ask->before.size = spec->answer->size;
-        ask->before.ttl = spec->answer->ttl;
         ask->generation = upstreams->generation;
         ask->deadline = clock_monotonic() + DEADLINE;
         do {

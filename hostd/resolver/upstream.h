@@ -20,13 +20,13 @@ DEFINE_CLEANUP(Upstreams, upstreams_free)
 void upstreams_set(Upstreams *upstreams, char *const *addresses);
 size_t upstreams_count(const Upstreams *upstreams);
 
-// `answer` is the caller's and as for dns_answer_read(). 0: it holds the answer, rcode NOERROR or NXDOMAIN. -ETIMEDOUT, -EREMOTEIO (they
-// answered, with errors) or others. The Ask is gone by the time of the call.
-typedef void (*AskDone)(void *userdata, int result);
+// 0: `answer` is what came, rcode NOERROR or NXDOMAIN, appended to what AskSpec had; it is good during the call. -ETIMEDOUT, -EREMOTEIO
+// (they answered, with errors) or others: there is none. The Ask is gone by the time of the call.
+typedef void (*AskDone)(void *userdata, int result, const DnsAnswer *answer);
 typedef struct AskSpec {
         const DnsName *name;
         uint16_t type;
-        DnsAnswer *answer;
+        const DnsAnswer *so_far; // the chain that led to this name, or NULL; the caller's, for as long as the Ask lives
         AskDone done;
         void *userdata;
 } AskSpec;

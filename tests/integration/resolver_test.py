@@ -162,6 +162,9 @@ class Program:
             if line.startswith(key + ":"):
                 return line.split(":")[1].strip()
 
+    def descriptors(self):
+        return len(os.listdir("/proc/%d/fd" % self.p.pid))
+
     def stop(self, number=signal.SIGTERM):
         self.p.send_signal(number)
         return self.p.wait(10 * SLOW)
@@ -417,6 +420,9 @@ def test_rebinding():
 def test_named_ranges(hostd):
     hostd.views([slot(1, allow("inside.example") + [rule("10.1.0.0/16", protocol="any", ident=9)])], whole=False)
     check(ask(1, "inside.example").addresses() == ["10.1.2.3"], "a range that a rule names may be answered")
+    hostd.views([slot(1, [rule("inside.example", ports="22", ident=3), rule("10.1.0.0/16", protocol="any", ident=9)])], whole=False)
+    hostd.inserts.clear()
+    check(ask(1, "inside.example").addresses() == ["10.1.2.3"] and not hostd.inserts, "and needs nothing else in the kernel")
     hostd.views(first(), whole=False)
     check(ask(1, "inside.example").rcode == REFUSED, "to that instance, and as long as the rule is there")
 
@@ -487,7 +493,7 @@ def test_coalescing(up):
     check(answers == [["20.1.0.4"]] * 10 and len(up.asked) == n + 1, "ten who ask the same wait for one answer")
 
 
-def test_upstreams(hostd, up, second):
+def test_upstreams(program, hostd, up, second):
     hostd.views([], whole=False, upstreams=["192.0.2.54", "192.0.2.53"])  # nothing listens at the first
     check(ask(1, "f4.fresh.example").addresses() == ["20.1.0.5"], "an upstream that refuses is passed over")
     hostd.views([], whole=False, upstreams=["192.0.2.99", "192.0.2.53"])  # nobody is there
@@ -503,6 +509,14 @@ def test_upstreams(hostd, up, second):
     start = time.monotonic()
     m = ask(1, "f8.fresh.example", timeout=8)
     check(m.rcode == SERVFAIL and m.ede[0] == 23 and time.monotonic() - start < 5.5 * SLOW, "no upstream: SERVFAIL in time (%.1f s)" % (time.monotonic() - start))
+    before = program.descriptors()
+    for i in range(20):
+        with client(1, socket.SOCK_STREAM) as s:
+            q = [query("g%d.fresh.example" % (8 * i + j)) for j in range(8)]
+            s.sendall(b"".join(struct.pack(">H", len(x)) + x for x in q))
+            time.sleep(0.02)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    check(until(lambda: program.descriptors() <= before + 8, 1), "questions of those who left are left, too (%d, %d)" % (before, program.descriptors()))
     hostd.views([], whole=False, upstreams=UPSTREAMS)
     time.sleep(2.1)
     check(ask(1, "f8.fresh.example").addresses() == ["20.1.0.9"], "and it is forgotten soon")
@@ -562,7 +576,7 @@ def test_limits(hostd, up, records):
     check(40 <= good <= 60 * SLOW and good + len(bad) == 150, "a burst of 40 and 20 a second (%d)" % good)
     check(bad[0].ede and "20 questions" in bad[0].ede[1], "the others are told (%s)" % (bad[0].ede,))
     check(ask(1, "plain.example").rcode == NOERROR, "another instance is not held up")
-    check(len(records.find(slot=2, verdict=1)) <= 30, "and are not all recorded (%d)" % len(records.find(slot=2, verdict=1)))
+    check(len(records.find(slot=2, verdict=1)) <= 25 + 5 * SLOW, "and are not all recorded (%d)" % len(records.find(slot=2, verdict=1)))
     hostd.views([slot(2, allow("plain.example", "*.tunnel.example"), names=10)], whole=False)
     n = len(up.asked)
     codes = [ask(2, "t%d.tunnel.example" % i).rcode for i in range(20)]
@@ -772,7 +786,7 @@ def main():
     test_coalescing(up)
     test_special(up)
     test_proxy(hostd, wire)
-    test_upstreams(hostd, up, second)
+    test_upstreams(program, hostd, up, second)
     test_inserts(hostd)
     test_limits(hostd, up, records)
     test_tcp()
