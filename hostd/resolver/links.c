@@ -32,12 +32,6 @@ static bool message_read(struct nlmsghdr *header, LinkMessage *ret) {
         return ret->name;
 }
 
-// Notices were lost: look at each slot's device.
-static void links_resync(Resolver *resolver) {
-        for (Slot *slot = resolver->slots; slot; slot = slot->next)
-                slot_link(resolver, slot->view.ifname, (int) if_nametoindex(slot->view.ifname));
-}
-
 static int links_on_io(sd_event_source *source, int fd, uint32_t events, void *userdata) {
         static char data[32768] __attribute__((aligned(NLMSG_ALIGNTO)));
         Resolver *resolver = userdata;
@@ -48,8 +42,8 @@ static int links_on_io(sd_event_source *source, int fd, uint32_t events, void *u
                 ssize_t n = recvfrom(fd, data, sizeof(data), MSG_DONTWAIT, (struct sockaddr *) &from, &from_size);
                 int left = (int) n;
                 LinkMessage message;
-                if (n < 0 && errno == ENOBUFS) {
-                        links_resync(resolver);
+                if (n < 0 && errno == ENOBUFS) { // notices were lost
+                        slots_resync(resolver);
                         continue;
                 }
                 if (n < 0)

@@ -113,6 +113,7 @@ static int resolver_open(Resolver *resolver) {
 static void resolver_close(Resolver *resolver) {
         while (resolver->slots)
                 slot_free(resolver->slots);
+        sd_event_source_disable_unref(resolver->retry);
         control_server_free(resolver->control);
         resolve_server_free(resolver->proxy);
         lookups_free(resolver->lookups);

@@ -41,6 +41,7 @@ struct Resolver {
         ResolveServer *proxy;   // NULL where nobody may ask but guests
         FlowSender *flows;
         Slot *slots;
+        sd_event_source *retry; // slots that could not listen though their device is there
         size_t n_tcp, tcp_out;
         uint64_t last_cookie;
 };
@@ -85,6 +86,7 @@ Slot *slot_free(Slot *slot);
 // Takes what is in `view` over. The slot's device need not exist yet.
 int slot_apply(Resolver *resolver, ViewSlot *view);
 void slot_link(Resolver *resolver, const char *ifname, int ifindex); // a device appeared, or went (0)
+void slots_resync(Resolver *resolver); // looks at each slot's device
 int slot_listen(Slot *slot); // listen.c: on the device as it is now
 void slot_close(Slot *slot); // listen.c
 

@@ -7,6 +7,8 @@
 
 #include "base/log.h"
 
+#define RETRY_AFTER (2 * USEC_PER_SEC)
+
 Slot *slot_find(const Resolver *resolver, uint16_t number) {
         Slot *slot = resolver->slots;
 
@@ -47,6 +49,26 @@ static Slot *slot_new(Resolver *resolver) {
         return slot;
 }
 
+static int slots_on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
+        Resolver *resolver = userdata;
+
+        resolver->retry = sd_event_source_disable_unref(resolver->retry);
+        slots_resync(resolver);
+        return 0;
+}
+
+// As slot_listen(); what may get better by itself (no descriptors, an address in use) is tried again.
+static int slot_try_listen(Slot *slot) {
+        Resolver *resolver = slot->resolver;
+        int r = slot_listen(slot);
+
+        if (r == -ENODEV) // it will come, and the kernel will say so
+                return 0;
+        if (r < 0 && !resolver->retry)
+                (void) sd_event_add_time_relative(resolver->event, &resolver->retry, CLOCK_MONOTONIC, RETRY_AFTER, 0, slots_on_retry, resolver);
+        return r;
+}
+
 int slot_apply(Resolver *resolver, ViewSlot *view) {
         Slot *slot = slot_find(resolver, view->slot);
         bool moved = !slot || strcmp(slot->view.ifname, view->ifname) != 0;
@@ -67,11 +89,8 @@ int slot_apply(Resolver *resolver, ViewSlot *view) {
                 pending_free_of(slot, NULL);
                 zones_done(&slot->zones);
         }
-        if (slot->ifindex == 0) {
-                r = slot_listen(slot);
-                if (r == -ENODEV) // it will come
-                        r = 0;
-        }
+        if (slot->ifindex == 0)
+                r = slot_try_listen(slot);
         return r;
 }
 
@@ -82,8 +101,13 @@ void slot_link(Resolver *resolver, const char *ifname, int ifindex) {
                         continue;
                 // Listeners are bound to the device that is gone, though its successor has the same name.
                 slot_close(slot);
-                r = ifindex > 0 ? slot_listen(slot) : 0;
-                if (r < 0 && r != -ENODEV)
+                r = ifindex > 0 ? slot_try_listen(slot) : 0;
+                if (r < 0)
                         log_event(LOG_WARNING, NULL, slot->view.instance, "cannot listen on %s: %s", ifname, strerror(-r));
         }
+}
+
+void slots_resync(Resolver *resolver) {
+        for (Slot *slot = resolver->slots; slot; slot = slot->next)
+                slot_link(resolver, slot->view.ifname, (int) if_nametoindex(slot->view.ifname));
 }

@@ -694,6 +694,18 @@ def test_gone(hostd):
     hostd.views(first())
 
 
+def test_address_in_use(hostd):
+    hostd.views([], whole=False, gone=[2])
+    other = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"hv0002")
+    other.bind(("169.254.0.1", PORT))
+    other.listen()
+    check(hostd.views(first(), whole=False) < 0, "hostd hears that an instance has no names")
+    check(silent(2) and not silent(1), "which others have")
+    other.close()
+    check(until(lambda: not silent(2), 5), "and that is mended as soon as it can be")
+
+
 def test_bad_views(hostd):
     hostd.cookie += 1
     for text in b"{x", b"{}", json.dumps({"generation": 1, "whole": True, "upstreams": [], "slots": [{"slot": 1}], "gone": []}).encode():
@@ -792,6 +804,7 @@ def main():
     test_tcp()
     test_wire_made_anew()
     test_gone(hostd)
+    test_address_in_use(hostd)
     test_bad_views(hostd)
     test_swaps(hostd, up, wire)
     test_memory(program)
