@@ -11,6 +11,7 @@
 #define ACCEPTS_AT_ONCE 8
 #define TCP_BACKLOG 16
 #define ACCEPT_PAUSE USEC_PER_SEC
+#define FLOOD_PAUSE (50 * USEC_PER_MSEC)
 
 static const struct { int family, type; } kinds[_LISTEN_MAX] = {
         [LISTEN_UDP4] = {AF_INET, SOCK_DGRAM}, [LISTEN_UDP6] = {AF_INET6, SOCK_DGRAM}, [LISTEN_TCP4] = {AF_INET, SOCK_STREAM}, [LISTEN_TCP6] = {AF_INET6, SOCK_STREAM},
@@ -21,7 +22,7 @@ static int on_datagrams(sd_event_source *source, int fd, uint32_t events, void *
         static DnsQuery query;
         Slot *slot = userdata;
 
-        for (int i = 0; i < DATAGRAMS_AT_ONCE; i++) {
+        for (int i = 0; i < DATAGRAMS_AT_ONCE && !slot->flooded; i++) {
                 Origin origin = {.kind = ORIGIN_UDP, .fd = fd, .peer_size = sizeof(origin.peer)};
                 ssize_t n = recvfrom(fd, data, sizeof(data), MSG_DONTWAIT, &origin.peer.any, &origin.peer_size);
                 int r;
@@ -30,12 +31,33 @@ static int on_datagrams(sd_event_source *source, int fd, uint32_t events, void *
                 r = dns_query_read(data, (size_t) n, &query);
                 if (r == 0)
                         question_ask(slot, &origin, &query);
-                // Malformed ones count, too: an answer costs as much as another.
-                else if (r > 0 && rate_take(&slot->rate, clock_monotonic()))
-                        answer_send(slot, &origin, &query, &(Answered) {.rcode = (DnsRcode) r, .ede = DNS_EDE_NONE, .flow = FLOW_DENY, .start = clock_monotonic(),
-                                                                       .quiet = !rate_take(&slot->complaints, clock_monotonic())});
+                else if (r > 0)
+                        question_malformed(slot, &origin, &query, r);
         }
         return 0;
+}
+
+static void slot_read(const Slot *slot, bool read) {
+        for (Listen i = LISTEN_UDP4; i <= LISTEN_UDP6; i++)
+                if (slot->sources[i])
+                        (void) sd_event_source_set_enabled(slot->sources[i], read ? SD_EVENT_ON : SD_EVENT_OFF);
+        for (TcpClient *client = slot->clients; client; client = tcp_client_next(client))
+                tcp_client_update(client);
+}
+
+static int on_flood_over(sd_event_source *source, uint64_t usec, void *userdata) {
+        Slot *slot = userdata;
+
+        slot->flooded = sd_event_source_disable_unref(slot->flooded);
+        slot_read(slot, true);
+        return 0;
+}
+
+// The time that refusals take is everybody's. Where they become too many, the kernel does the rest at less cost.
+void slot_pause(Slot *slot) {
+        if (!slot->flooded &&
+            sd_event_add_time_relative(slot->resolver->event, &slot->flooded, CLOCK_MONOTONIC, FLOOD_PAUSE, USEC_PER_MSEC, on_flood_over, slot) >= 0)
+                slot_read(slot, false);
 }
 
 static int on_resume(sd_event_source *source, uint64_t usec, void *userdata) {
@@ -108,6 +130,7 @@ void slot_close(Slot *slot) {
         while (slot->clients)
                 tcp_client_free(slot->clients);
         slot->resume = sd_event_source_disable_unref(slot->resume);
+        slot->flooded = sd_event_source_disable_unref(slot->flooded);
         for (Listen i = 0; i < _LISTEN_MAX; i++) {
                 slot->sources[i] = sd_event_source_disable_unref(slot->sources[i]);
                 slot->fds[i] = close_fd(slot->fds[i]);

@@ -317,6 +317,18 @@ static void refuse_rate(Slot *slot, const Origin *origin, const DnsQuery *query,
 
         (void) snprintf(verdict.text, sizeof(verdict.text), "more than %u questions a second", slot->view.dns.rate);
         end_verdict(&q, -EBUSY);
+        if (!rate_take(&slot->refusals, now))
+                slot_pause(slot);
+}
+
+void question_malformed(Slot *slot, const Origin *origin, const DnsQuery *query, int rcode) {
+        usec_t now = clock_monotonic();
+
+        // It counts as a question: the answer costs as much.
+        if (!rate_take(&slot->rate, now) && !rate_take(&slot->refusals, now))
+                slot_pause(slot);
+        answer_send(slot, origin, query,
+                    &(Answered) {.rcode = (DnsRcode) rcode, .ede = DNS_EDE_NONE, .error = -EINVAL, .flow = FLOW_DENY, .start = now, .quiet = !rate_take(&slot->complaints, now)});
 }
 
 void question_ask(Slot *slot, const Origin *origin, const DnsQuery *query) {

@@ -71,7 +71,9 @@ struct Slot {
         int fds[_LISTEN_MAX];
         sd_event_source *sources[_LISTEN_MAX];
         sd_event_source *resume; // accepting was paused
-        Rate rate, complaints;   // complaints: records of questions over the limit, which else would be as many as these
+        Rate rate, refusals;     // refusals: of questions over the limit; above that nothing is read for a while
+        Rate complaints;         // records of such questions, which else would be as many as these
+        sd_event_source *flooded; // nothing is read until it fires
         Zones zones;
         Grants grants;
         Pending *pendings;
@@ -89,9 +91,11 @@ void slot_link(Resolver *resolver, const char *ifname, int ifindex); // a device
 void slots_resync(Resolver *resolver); // looks at each slot's device
 int slot_listen(Slot *slot); // listen.c: on the device as it is now
 void slot_close(Slot *slot); // listen.c
+void slot_pause(Slot *slot); // listen.c: what goes on coming is the kernel's to drop
 
 // question.c
 void question_ask(Slot *slot, const Origin *origin, const DnsQuery *query);
+void question_malformed(Slot *slot, const Origin *origin, const DnsQuery *query, int rcode);
 void question_proxy(Resolver *resolver, uint64_t connection, const ResolveQuestion *question);
 void question_on_ack(Resolver *resolver, uint64_t cookie, int error);
 void question_on_control_lost(Resolver *resolver);
@@ -117,6 +121,8 @@ void answer_send(Slot *slot, const Origin *origin, const DnsQuery *query, const 
 // tcp.c
 int tcp_client_new(Slot *slot, int fd); // takes the descriptor in any case
 TcpClient *tcp_client_free(TcpClient *client);
+void tcp_client_update(TcpClient *client); // what it waits for
+TcpClient *tcp_client_next(TcpClient *client);
 void tcp_client_answer(TcpClient *client, const uint8_t *data, size_t size); // one that cannot take it ends later, from the loop
 
 // links.c: devices that come and go

@@ -41,6 +41,7 @@ static Slot *slot_new(Resolver *resolver) {
         if (!slot)
                 return NULL;
         slot->resolver = resolver;
+        slot->refusals = (Rate) {.rate = 500, .burst = 500};
         slot->complaints = (Rate) {.rate = 5, .burst = 20};
         for (size_t i = 0; i < _LISTEN_MAX; i++)
                 slot->fds[i] = -EBADF;

@@ -58,12 +58,20 @@ static bool client_has_message(const TcpClient *client) {
         return client->in_size >= 2 && client->in_size - 2 >= get16(client->in);
 }
 
-static void client_update(TcpClient *client) {
-        bool room = client->waiting < WAITING_MAX && client->out_size == 0;
+static bool client_may_ask(const TcpClient *client) {
+        return !client->slot->flooded && client->waiting < WAITING_MAX && client->out_size == 0;
+}
+
+TcpClient *tcp_client_next(TcpClient *client) {
+        return client->next;
+}
+
+void tcp_client_update(TcpClient *client) {
+        bool room = client_may_ask(client);
         // A message that was read already and may be answered now: the socket, which can be written to, brings us back for it.
         bool more = client->out_size > 0 || (room && client_has_message(client));
 
-        if (client->ended && client->waiting == 0 && !more)
+        if (client->ended && client->waiting == 0 && !more && !client->slot->flooded)
                 client_break(client);
         if (sd_event_source_set_io_events(client->io, (room && !client->ended ? EPOLLIN : 0) | (more ? EPOLLOUT : 0)) < 0)
                 client_break(client);
@@ -108,7 +116,7 @@ void tcp_client_answer(TcpClient *client, const uint8_t *data, size_t size) {
                 return;
         if (client_queue(client, data, size) < 0 || client_flush(client) < 0)
                 client_break(client);
-        client_update(client);
+        tcp_client_update(client);
 }
 
 static void client_message(TcpClient *client, const uint8_t *data, size_t size) {
@@ -124,15 +132,14 @@ static void client_message(TcpClient *client, const uint8_t *data, size_t size) 
         if (r == 0)
                 question_ask(client->slot, &origin, &query);
         else
-                answer_send(client->slot, &origin, &query, &(Answered) {.rcode = (DnsRcode) r, .ede = DNS_EDE_NONE, .flow = FLOW_DENY, .start = clock_monotonic(),
-                                                                       .quiet = !rate_take(&client->slot->complaints, clock_monotonic())});
+                question_malformed(client->slot, &origin, &query, r);
 }
 
 // As many whole messages as may wait. A next one that is there already is taken when an answer made room.
 static void client_messages(TcpClient *client) {
         size_t at = 0;
 
-        while (!client->broken && client->waiting < WAITING_MAX && client->out_size == 0 && client->in_size - at >= 2) {
+        while (!client->broken && client_may_ask(client) && client->in_size - at >= 2) {
                 size_t size = get16(client->in + at);
                 if (size < DNS_HEADER_SIZE || size > DNS_QUERY_MAX) {
                         client_break(client);
@@ -169,7 +176,7 @@ static int client_on_io(sd_event_source *source, int fd, uint32_t events, void *
                 return 0;
         }
         client_messages(client);
-        client_update(client);
+        tcp_client_update(client);
         return 0;
 }
 

@@ -12,7 +12,7 @@ for tool in python3 ip unshare setpriv; do
 done
 program=$(realpath "$program")
 exec unshare -n -m -p -f --kill-child --propagation private bash -c '
-mount -t proc proc /proc
+mount -t proc proc /proc && mount -t sysfs sysfs /sys
 for d in /run/netns /run/hostd; do mkdir -p $d && mount -t tmpfs none $d || exit 1; done
 chmod 755 /run/hostd
 exec python3 "$@"' - "$here/resolver_test.py" "$program"
