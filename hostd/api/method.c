@@ -8,6 +8,7 @@ static const char *const choices_preset[] = {"small", "medium", "large", NULL};
 // What a record of the audit log may say of a call (request.c, guest_link.c): a test holds it against the table of errors.
 static const char *const choices_result[] = {"ok", "started", "ended", "Internal", "Invalid", "NotFound", "Exists", "Denied", "Quota",
                                              "Busy", "Conflict", "Unavailable", "Degraded", "Timeout", "Cancelled", NULL};
+static const char *const choices_flow[] = {"dns", "tls", "http", "connect", "kernel", NULL};
 static const char *const choices_protocol[] = {"tcp", "udp", "icmp", NULL};
 
 #define NAME_PARAM {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "the instance"}
@@ -90,6 +91,21 @@ static const Param params_log[] = {
 static const Param params_diff[] = {
         NAME_PARAM,
         {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table (one line each) or json", .choices = choices_object},
+        END,
+};
+static const Param params_flows[] = {
+        NAME_PARAM,
+        {"denied", 'D', PARAM_BOOL, 0, .doc = "only what was denied"},
+        {"since", 0, PARAM_SPAN, 0, .min = 1, .max = INT64_MAX, .meta = "SPAN", .doc = "only this far back"},
+        {"kind", 'k', PARAM_STRING, 0, VALID_NAME, .meta = "KIND", .doc = "who says so: dns, tls, http, connect (resolver and proxy) or kernel", .choices = choices_flow},
+        {"limit", 'n', PARAM_INT, 0, .min = 1, .max = 1000000, .meta = "N", .doc = "only the newest (default 1000)"},
+        FORMAT_PARAMS,
+        END,
+};
+static const Param params_why[] = {
+        NAME_PARAM,
+        {"since", 0, PARAM_SPAN, 0, .min = 1, .max = INT64_MAX, .meta = "SPAN", .doc = "only this far back (default 1d)"},
+        FORMAT_PARAMS,
         END,
 };
 static const Param params_exec[] = {
@@ -294,6 +310,18 @@ static const Column columns_audit[] = {
         {"time", "TIME"}, {"user", "USER"}, {"method", "METHOD"}, {"target", "TARGET"}, {"result", "RESULT"}, {"seq", "SEQ", true, PARAM_INT},
         {"uid", "UID", true, PARAM_INT}, {"pid", "PID", true, PARAM_INT}, {"detail", "DETAIL", true}, {NULL},
 };
+static const Column columns_flow[] = {
+        {"time", "TIME"}, {"verdict", "VERDICT"}, {"kind", "KIND"}, {"to", "TO"}, {"protocol", "PROTOCOL"}, {"sent", "SENT", .type = PARAM_SIZE},
+        {"received", "RECEIVED", .type = PARAM_SIZE}, {"duration", "DURATION", .type = PARAM_SPAN}, {"by", "BY"}, {"reason", "REASON"},
+        {"name", "NAME", true}, {"address", "ADDRESS", true}, {"port", "PORT", true, PARAM_INT}, {"policy", "POLICY", true}, {"rule", "RULE", true, PARAM_INT},
+        {"start", "START", true}, {"open", "OPEN", true}, {"inbound", "INBOUND", true}, {"secret", "SECRET", true}, {"alert", "ALERT", true},
+        {"count", "COUNT", true, PARAM_INT}, {NULL},
+};
+static const Column columns_why[] = {
+        {"last", "LAST"}, {"count", "COUNT", .type = PARAM_INT}, {"kind", "KIND"}, {"to", "TO"}, {"protocol", "PROTOCOL"}, {"reason", "REASON"},
+        {"allow", "ALLOWED BY"}, {"first", "FIRST", true}, {"name", "NAME", true}, {"address", "ADDRESS", true}, {"port", "PORT", true, PARAM_INT},
+        {"policy", "POLICY", true}, {"rule", "RULE", true, PARAM_INT}, {NULL},
+};
 static const Column columns_warning[] = {
         {"kind", "KIND"}, {"entity", "OF"}, {"count", "COUNT", .type = PARAM_INT}, {"first_seen", "FIRST"}, {"last_seen", "LAST"}, {"text", "TEXT"}, {NULL},
 };
@@ -338,6 +366,10 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "Reply: {lines}."},
         [METHOD_INSTANCE_DIFF] = {I "Diff", "diff", OPERATE, MUTATES | SPECIAL, 1, params_diff, .doc = "List what an instance changed against its template",
                 .manual = "One line for each change of the root, by path: A added, M written or changed in mode or owner, D deleted, O a directory that replaces the template's with all that was below, ? something that could not be read. A file counts as written even if its content is what it was. What is in the data volume (/home, /var/lib/containers) is not compared. Works while the instance runs; then the list is as stale as its tree is busy. The descriptor is a pipe for the list."},
+        [METHOD_INSTANCE_FLOWS] = {I "Flows", "flows", VIEW, SPECIAL, 1, params_flows, "flows", columns_flow, "Show what an instance reached for",
+                .manual = "Lookups, connections and denials, the newest last: what resolver and proxy say of names, and the kernel of addresses. BY is the rule of which policy; without one the default denied it. A connection that the kernel forwards is told when the kernel forgets it, some time after its end, and while it lives when it is one minute old, two, four and so on. VERDICT error with KIND lost says that records are missing here. The log of an instance outlives it: hostd(8). The descriptor is a pipe for lines of JSON, the newest first, and a last one {end, torn}."},
+        [METHOD_INSTANCE_WHY] = {I "Why", "why", VIEW, SPECIAL, 1, params_why, "denials", columns_why, "Say what an instance was denied, and which rule would allow it",
+                .manual = "The newest 20000 denials in groups, the newest first. ALLOWED BY is a rule that would let it pass; there is none where no rule decided, as for a limit. The descriptor is as that of flows."},
         [METHOD_COMMAND_EXEC] = {"io.hostd.Command.Exec", "exec", OPERATE, MUTATES | MORE | SPECIAL, 3, params_exec, .doc = "Run a command in an instance",
                 .manual = "The first word after NAME ends the options. With standard input and output on a terminal, or with --tty, the command gets a pty; otherwise three pipes. Once EXTPROC is set on the caller's pty, TIOCSIG with SIGQUIT says that its input has ended. Exit status: the command's own; 128+N for signal N; 124 when its time was over; 126 or 127 when it could not be run; 125 when hostctl or hostd failed. Answers: {id}, then the record {exit, signal, oom, timed_out, cpu_usec, memory_peak, stage, message}."},
         [METHOD_COMMAND_SHELL] = {"io.hostd.Command.Shell", "shell", OPERATE, MUTATES | MORE | SPECIAL, 3, params_shell, .doc = "Open a login shell in an instance",

@@ -27,6 +27,8 @@ typedef enum MethodId {
         METHOD_INSTANCE_CONSOLE,
         METHOD_INSTANCE_LOG,
         METHOD_INSTANCE_DIFF, // fds: the pipe that the list of changes (guest/tree.h) is written to
+        METHOD_INSTANCE_FLOWS, // fds: the pipe that the lines (JSON, the newest first) are written to
+        METHOD_INSTANCE_WHY,
         METHOD_COMMAND_EXEC,   // more: {id} then the record; fds: stdin, stdout, stderr (guest ends of pipes, or one pty thrice)
         METHOD_COMMAND_SHELL,  // the same through PAM
         METHOD_COMMAND_ATTACH, // more: waits for a command again after hostd restarted

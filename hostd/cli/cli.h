@@ -42,6 +42,8 @@ int command_file_pull(Cli *cli, Args *args);
 int command_file_list(Cli *cli, Args *args);
 int command_file_remove(Cli *cli, Args *args);
 int command_diff(Cli *cli, Args *args);
+int command_flows(Cli *cli, Args *args);
+int command_why(Cli *cli, Args *args);
 int command_template_build(Cli *cli, Args *args);
 int command_template_import(Cli *cli, Args *args);
 int command_secret_value(Cli *cli, Args *args);

@@ -10,6 +10,7 @@ static const struct {
 } special_table[] = {
         {METHOD_INSTANCE_SHOW, command_show},       {METHOD_INSTANCE_CONSOLE, command_console},
         {METHOD_INSTANCE_LOG, command_text},        {METHOD_INSTANCE_DIFF, command_diff},
+        {METHOD_INSTANCE_FLOWS, command_flows},     {METHOD_INSTANCE_WHY, command_why},
         {METHOD_COMMAND_EXEC, command_exec},        {METHOD_COMMAND_SHELL, command_shell},
         {METHOD_COMMAND_ATTACH, command_wait},
         {METHOD_FILE_PUSH, command_file_push},      {METHOD_FILE_PULL, command_file_pull},

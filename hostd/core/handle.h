@@ -21,6 +21,9 @@ void handle_console(Request *request);
 void handle_log(Request *request);
 // diff
 void handle_diff(Request *request);
+// flow
+void handle_flows(Request *request);
+void handle_why(Request *request);
 // command, file
 void handle_exec(Request *request);
 void handle_shell(Request *request);

@@ -821,8 +821,8 @@ def test_detach(d):
 
 
 def sysctls():
-    """Everything below net.ipv4 and net.ipv6 that has a value, of the interfaces that are there now."""
-    text = run("sysctl", "-a", "--pattern", r"^net\.ipv[46]\.").stdout
+    """Everything below net.ipv4 and net.ipv6 that has a value, of the interfaces that are there now, and the accounts of connections."""
+    text = run("sysctl", "-a", "--pattern", r"^net\.(ipv[46]\.|netfilter\.nf_conntrack_(acct|timestamp))").stdout
     return {line for line in text.split("\n") if line and ".neigh." not in line and "stat_" not in line and "hv0" not in line}
 
 
@@ -830,7 +830,9 @@ def test_forwarding():
     """What routing changed on this host is put back, unless somebody else forwards by now. The first to run: it is off."""
     value = lambda name: run("sysctl", "-n", name).stdout.strip()
     on = lambda: (value("net.ipv4.ip_forward"), value("net.ipv6.conf.all.forwarding"))
-    run("sysctl", "-q", "net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0")
+    run("nft", "add table inet loads; add chain inet loads c; add rule inet loads c ct state new")  # the module, for what it has below /proc/sys
+    run("nft", "delete table inet loads")
+    run("sysctl", "-q", "net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0", "net.netfilter.nf_conntrack_acct=0", "net.netfilter.nf_conntrack_timestamp=0")
     run("ip", "link", "add", "special", "type", "veth", "peer", "name", "special2")
     run("sysctl", "-q", "net.ipv4.conf.special.forwarding=1", "net.ipv6.conf.special.forwarding=1", "net.ipv4.conf.all.accept_redirects=0",
         "net.ipv6.conf.uplk.accept_ra=1")
@@ -846,6 +848,7 @@ def test_forwarding():
         return d
 
     d = once("alone")
+    check((value("net.netfilter.nf_conntrack_acct"), value("net.netfilter.nf_conntrack_timestamp")) == ("1", "1"), "bytes and times of connections are kept")
     check("[net.ipv4.ip_forward is 0 again, as it was before hostd] [net.ipv6.conf.all.forwarding is 0 again" in d.ok("remove-all"), "removing says what it put back")
     difference = before ^ sysctls()
     check(not difference, "every sysctl is as it was %s" % sorted(difference))

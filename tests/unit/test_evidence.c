@@ -17,7 +17,11 @@
 #include <string.h>
 
 #include "flow/conntrack.h"
+#include "flow/evidence.h"
 #include "flow/nflog.h"
+#include "network/ruleset.h"
+
+_Static_assert(EVIDENCE_LOG_GROUP == LOG_GROUP, "who writes and who reads name the same group");
 
 static struct nlmsghdr *message_new(void *buffer, uint16_t type, uint8_t family) {
         struct nlmsghdr *head = mnl_nlmsg_put_header(buffer);

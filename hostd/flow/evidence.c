@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Evidence: opening, binding and sizing of the sockets. What does not fit into a buffer is lost and counted by the reader: nothing
 // that forwards packets ever waits for one.
-#include "network/evidence.h"
+#include "flow/evidence.h"
 
 #include <netinet/in.h>
 
 #include <linux/netfilter/nfnetlink_conntrack.h>
+#include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_log.h>
+#include <libmnl/libmnl.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "base/io.h"
-#include "network/netlink.h"
-#include "network/ruleset.h"
+#include "base/cleanup.h"
 
 #define COPY_BYTES 160           // of a packet: all headers that the reader looks at
 #define KERNEL_BUFFER 16384      // several packets in one message
@@ -79,7 +79,7 @@ static int log_configure(int fd) {
         struct nfulnl_msg_config_mode mode = {.copy_mode = NFULNL_COPY_PACKET, .copy_range = htonl(COPY_BYTES)};
         uint16_t flags = htons(NFULNL_CFG_F_SEQ);
         Question q = {0};
-        struct nlmsghdr *head = question(&q, type, NLM_F_ACK, LOG_GROUP);
+        struct nlmsghdr *head = question(&q, type, NLM_F_ACK, EVIDENCE_LOG_GROUP);
         int r;
 
         mnl_attr_put(head, NFULA_CFG_CMD, sizeof(bind_command), &bind_command);
@@ -87,7 +87,7 @@ static int log_configure(int fd) {
         if (r < 0)
                 return r == -EEXIST || r == -EPERM ? -EBUSY : r;
         q = (Question) {0};
-        head = question(&q, type, NLM_F_ACK, LOG_GROUP);
+        head = question(&q, type, NLM_F_ACK, EVIDENCE_LOG_GROUP);
         mnl_attr_put(head, NFULA_CFG_MODE, sizeof(mode), &mode);
         mnl_attr_put_u32(head, NFULA_CFG_NLBUFSIZ, htonl(KERNEL_BUFFER));
         mnl_attr_put_u32(head, NFULA_CFG_QTHRESH, htonl(KERNEL_PACKETS));
@@ -96,7 +96,7 @@ static int log_configure(int fd) {
         return question_acknowledged(fd, head);
 }
 
-int evidence_open_log(int *ret) {
+int evidence_open_packets(int *ret) {
         _cleanup_close_ int fd = -EBADF;
         int r = evidence_socket(&fd);
 
