@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "base/strv.h"
 #include "border/border.h"
+#include "core/guest.h"
 #include "network/view.h"
 
 #define RESOLV_CONF "/etc/resolv.conf"
@@ -231,11 +232,28 @@ static json_t *event_json(const FlowRecord *record) {
                          (int) record->port, "policy", record->policy, "rule", (int) record->rule, "reason", record->reason);
 }
 
+// For /run/hostd/denied inside: when, what, why. A valid record holds printable characters only.
+static void tell_guest(const Instance *instance, const FlowRecord *record) {
+        char time[CLOCK_TEXT_MAX], address[INET6_ADDRSTRLEN] = "", port[16] = "", text[512];
+
+        if (!instance->guest || record->verdict != FLOW_DENY)
+                return;
+        if (record->family)
+                (void) inet_ntop(record->family == 4 ? AF_INET : AF_INET6, record->address, address, sizeof(address));
+        if (record->port)
+                (void) snprintf(port, sizeof(port), " port %u", record->port);
+        (void) snprintf(text, sizeof(text), "%s %s %s%s: %s", clock_format((usec_t) record->realtime_usec, time), flow_kind_to_string(record->kind),
+                        record->name[0] ? record->name : address, port, record->reason);
+        guest_channel_denied(instance->guest, text);
+}
+
 // Of a slot that exists: a helper that was conquered can tell lies, but only of instances that there are.
 static void on_event(void *userdata, const FlowRecord *record) {
         BorderLink *link = userdata;
         const Instance *instance = instance_list_by_slot(&link->manager->instances, record->slot);
 
+        if (instance)
+                tell_guest(instance, record);
         if (instance && link->manager->bus)
                 event_publish(link->manager->bus, record->flags & FLOW_FLAG_ALERT ? "network-alert" : "network-denied", instance->record.name, event_json(record));
 }

@@ -13,6 +13,7 @@
 #define TICK (10 * USEC_PER_SEC)
 #define TIDY_TICKS 6
 #define ANSWERS_MAX 8      // at the same time
+#define DUMP_LATE (300 * USEC_PER_SEC) // behind the last one: the keeper is gone, or the kernel says nothing
 
 typedef struct Asked {
         Answer *answer; // NULL: free
@@ -30,6 +31,7 @@ struct Recorder {
         bool lost_more_packets; // how many the next one that comes will tell
         bool lost_ends;
         bool dumping;             // the answer is being read
+        bool late;                // and that was said
         usec_t dumped, dump_began; // when the last whole dump began, this one
         unsigned ticks;
         Asked asked[ANSWERS_MAX];
@@ -251,6 +253,9 @@ static void say_lost(Recorder *recorder, usec_t now) {
                 flow_book_lost(recorder->book, recorder->lost_records, "records of resolver and proxy that were not right", now);
         recorder->lost_packets = recorder->lost_records = 0;
         recorder->lost_ends = recorder->lost_more_packets = false;
+        if (recorder->config.dump >= 0 && now > recorder->dumped + DUMP_LATE && !recorder->late)
+                flow_book_lost(recorder->book, 0, "connections that live: the kernel does not tell of them any more", now);
+        recorder->late = now > recorder->dumped + DUMP_LATE;
         if (recorder->config.blind && recorder->ticks % (360 * TIDY_TICKS) == 1)
                 flow_book_lost(recorder->book, 0, recorder->config.blind, now);
 }
