@@ -6,6 +6,7 @@
 //   back  answers on their way to it
 //   pass  the end of each rule that allows: a new connection is counted here and nowhere else, so that what the policy denies
 //         uses up nothing
+//   local what goes to the border's proxy instead, and answer what comes from it
 //   spent where these lead when the traffic of the day is used up
 // Counts live in sets and in a quota. Those are made anew only when a limit has changed: whoever is at the limit stays there.
 #include "network/ruleset.h"
@@ -57,11 +58,11 @@ static void rate_chain(FILE *f, uint16_t slot, const NetworkLimits *limits) {
 }
 
 // The set is one element, whose count the kernel keeps true as connections end.
-static void connections(FILE *f, uint16_t slot, uint64_t limit) {
+static void connections(FILE *f, uint16_t slot, const char *chain, uint64_t limit) {
         char comment[32];
 
         (void) snprintf(comment, sizeof(comment), "c%llx", (unsigned long long) limit);
-        fprintf(f, "add rule inet hostd i%04x_pass add @i%04x_conn { iifname ct count over %llu }", slot, slot, (unsigned long long) limit);
+        fprintf(f, "add rule inet hostd i%04x_%s add @i%04x_conn { iifname ct count over %llu }", slot, chain, slot, (unsigned long long) limit);
         refuse(f, slot, "connections", comment);
 }
 
@@ -84,7 +85,7 @@ static void pass_chain(FILE *f, uint16_t slot, const NetworkLimits *limits) {
         if (limited(limits->traffic))
                 traffic(f, slot, "pass", "");
         if (limited(limits->connections))
-                connections(f, slot, limits->connections);
+                connections(f, slot, "pass", limits->connections);
         if (limited(limits->destinations))
                 destinations(f, slot, limits->destinations);
         else
@@ -94,6 +95,21 @@ static void pass_chain(FILE *f, uint16_t slot, const NetworkLimits *limits) {
 static const struct { const char *name, *type; } seen[] = {
         {"seen4", "ipv4_addr . inet_service"}, {"seen6", "ipv6_addr . inet_service"}, {"ping4", "ipv4_addr"}, {"ping6", "ipv6_addr"},
 };
+
+// What goes to the proxy is the instance's traffic like any other, on the host's side of it. Destinations are the proxy's: there are as
+// many as the policy has names.
+static void local_chain(FILE *f, uint16_t slot, const NetworkLimits *limits) {
+        RULE(f, slot, "local", "counter name i%04x_tx", slot);
+        RULE(f, slot, "local", "jump i%04x_rate", slot);
+        RULE(f, slot, "local", "ct state established accept");
+        if (limited(limits->traffic))
+                traffic(f, slot, "local", "");
+        if (limited(limits->connections))
+                connections(f, slot, "local", limits->connections);
+        RULE(f, slot, "local", "accept");
+        RULE(f, slot, "answer", "ct direction reply ct status dnat tcp sport { %d, %d } counter name i%04x_rx jump i%04x_back", REDIRECT_TLS, REDIRECT_HTTP, slot, slot);
+        RULE(f, slot, "answer", "ct direction reply tcp sport %d counter name i%04x_rx jump i%04x_back", CONNECT_PORT, slot, slot);
+}
 
 static void add_sets(FILE *f, uint16_t slot, uint64_t size) {
         fprintf(f, "add set inet hostd i%04x_conn { type ifname; size 4; flags dynamic; }\n", slot);
@@ -114,7 +130,7 @@ static void add_quota(FILE *f, uint16_t slot, const LimitsText *text) {
 }
 
 void ruleset_limits(FILE *f, uint16_t slot, const LimitsText *text) {
-        static const char *const chains[] = {"rate", "back", "pass", "spent"};
+        static const char *const chains[] = {"rate", "back", "pass", "spent", "local", "answer"};
         const NetworkLimits *limits = &text->limits;
         uint64_t size = limited(limits->destinations) ? MAX2(limits->destinations, 1) : 1;
 
@@ -139,6 +155,7 @@ void ruleset_limits(FILE *f, uint16_t slot, const LimitsText *text) {
         if (limited(limits->traffic))
                 traffic(f, slot, "back", "");
         pass_chain(f, slot, limits);
+        local_chain(f, slot, limits);
 }
 
 void ruleset_limits_remove(FILE *f, uint16_t slot) {

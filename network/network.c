@@ -18,9 +18,6 @@
 #include "network/link.h"
 #include "network/nft.h"
 #include "network/peer.h"
-#include "network/ruleset.h"
-#include "network/transact.h"
-#include "network/watch.h"
 
 #define ID_MAX 0xffffU
 
@@ -48,6 +45,8 @@ static Slot *slot_free(Slot *slot) {
                 return NULL;
         compiled_free(slot->compiled);
         free(slot->known);
+        free(slot->names);
+        free(slot->names_until);
         free(slot);
         return NULL;
 }
@@ -151,6 +150,8 @@ static int network_recover(Network *network, Error *err) {
                 r = nft_comments(name, slot_recover_next, network->slots[i]);
                 if (r >= 0 || r == -ENOENT)
                         r = slot_recover_limits(network->slots[i]);
+                if (r >= 0)
+                        r = slot_recover_names(network->slots[i]);
                 (void) snprintf(name, sizeof(name), "i%04x_live", network->slots[i]->slot);
                 if (r >= 0 || r == -ENOENT)
                         r = nft_marks(name, slot_recover_mark, network->slots[i]);
@@ -166,6 +167,16 @@ static bool slot_has_device(const Network *network, uint16_t number) {
         return link_exists(address.host_ifname);
 }
 
+PolicyText slot_policy(const Slot *slot, const Compiled *compiled) {
+        return (PolicyText) {slot->slot, compiled, slot->next_id, slot->border};
+}
+
+static int load_policy(Transaction *transaction, const Slot *slot) {
+        PolicyText text = slot_policy(slot, slot->compiled);
+
+        return transaction_policy(transaction, &text);
+}
+
 static int network_load_elements(Network *network, Error *err) {
         _cleanup_(transaction_freep) Transaction *transaction = NULL;
         int r = transaction_new(&transaction);
@@ -176,7 +187,9 @@ static int network_load_elements(Network *network, Error *err) {
                 Slot *slot = network->slots[i];
                 r = transaction_slot(transaction, &network->settings, slot->slot);
                 if (r >= 0 && slot->compiled)
-                        r = transaction_policy(transaction, slot->slot, slot->compiled, slot->next_id);
+                        r = load_policy(transaction, slot);
+                if (r >= 0)
+                        r = slot_restore_names(slot, transaction);
         }
         if (r >= 0)
                 r = transaction_commit(transaction);
@@ -194,6 +207,8 @@ static int network_load(Network *network, bool anew, Error *err) {
         if (anew)
                 ruleset_remove(script.f);
         ruleset_base(script.f, &network->settings);
+        if (network->helpers_set)
+                ruleset_helpers(script.f, &network->settings, &network->helpers);
         for (size_t i = 0; i < network->n_slots; i++) {
                 Slot *slot = network->slots[i];
                 ruleset_slot(script.f, &network->settings, slot->slot, slot_has_device(network, slot->slot));
@@ -201,6 +216,8 @@ static int network_load(Network *network, bool anew, Error *err) {
                         ruleset_limits(script.f, slot->slot, &slot->limits);
                 if (slot->cut_set)
                         ruleset_cut(script.f, slot->slot, slot->cut);
+                if (slot->border_set)
+                        ruleset_border(script.f, slot->slot, &slot->border);
         }
         r = script_apply(&script, "loading the firewall", err);
         return r < 0 ? r : network_load_elements(network, err);
@@ -527,7 +544,8 @@ int network_set_policy(Network *network, uint16_t number, Policy *const *policie
         r = slot_assign_or_restart(slot, compiled, &known, &n_known);
         if (r < 0)
                 return error_set_errno(err, r, "numbering the rules of slot %u", number);
-        r = transact_policy(number, compiled, slot->next_id);
+        PolicyText text = slot_policy(slot, compiled);
+        r = transact_policy(&text);
         if (r < 0)
                 return error_set_errno(err, r, "replacing the policy of network slot %u", number);
         compiled_free(slot->compiled);
@@ -581,6 +599,8 @@ int network_dump(Network *network, uint16_t number, char **ret, Error *err) {
                 "chain inet hostd i%04x_out",  "chain inet hostd i%04x_rules", "chain inet hostd i%04x_in",
                 "chain inet hostd i%04x_host", "chain inet hostd i%04x_deny",  "chain inet hostd i%04x_rate",
                 "chain inet hostd i%04x_back", "chain inet hostd i%04x_pass",  "chain inet hostd i%04x_spent", "chain inet hostd i%04x_cut",
+                "chain inet hostd i%04x_nat",  "chain inet hostd i%04x_border", "chain inet hostd i%04x_local", "chain inet hostd i%04x_answer",
+                "map inet hostd i%04x_names4", "map inet hostd i%04x_names6",
                 "set inet hostd i%04x_live",   "set inet hostd i%04x_conn",    "quota inet hostd i%04x_budget",
                 "chain netdev hostd i%04x",
         };

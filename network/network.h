@@ -60,6 +60,36 @@ Compiled *network_compiled(const Network *network, uint16_t slot);
 // One transaction; established flows that the new policies do not admit are cut by it, others do not lose a packet.
 int network_set_policy(Network *network, uint16_t slot, Policy *const *policies, size_t n, Error *err);
 
+// What of the border is there for a slot. Without it DNS and names are what the rules by address make of them: none.
+typedef struct NetworkBorder {
+        bool resolver; // every DNS question goes to it
+        bool proxy;    // with rules by name TCP 443 and 80 go to it, and CONNECT may be asked of it
+} NetworkBorder;
+// Before the policy of a slot that an earlier hostd left.
+int network_set_border(Network *network, uint16_t slot, const NetworkBorder *border, Error *err);
+// An address that the resolver found for the allow by name with this id, until ttl_s and a grace have passed; once more is a new beginning.
+// Nothing where a rule by address in front decides. ERR_DENIED: no such rule, or a range that is denied by default. ERR_QUOTA: the map is full.
+#define NETWORK_NAME_GRACE 600 // seconds
+typedef struct NetworkName {
+        uint16_t slot, rule_id;
+        int family;
+        unsigned char address[16];
+        uint32_t ttl_s;
+} NetworkName;
+int network_name_insert(Network *network, const NetworkName *name, Error *err);
+
+// The users of the border's programs: they reach nothing private, nothing of the host and no instance, but answer those who ask them.
+#define NETWORK_HELPERS_MAX 8
+#define NETWORK_UPSTREAMS_MAX 8
+typedef struct NetworkHelpers {
+        uint32_t uids[NETWORK_HELPERS_MAX];
+        size_t n_uids;
+        uint32_t resolver; // among them the one that may ask the upstreams, wherever they are; 0: none
+        struct NetworkUpstream { int family; unsigned char address[16]; } upstreams[NETWORK_UPSTREAMS_MAX];
+        size_t n_upstreams;
+} NetworkHelpers;
+int network_set_helpers(Network *network, const NetworkHelpers *helpers, Error *err); // what an earlier hostd set stays until then
+
 #define NETWORK_UNLIMITED UINT64_MAX
 typedef struct NetworkLimits {
         uint64_t upload, download; // bytes a second

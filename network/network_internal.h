@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "network/network.h"
-#include "network/ruleset.h"
+#include "base/clock.h"
+#include "network/transact.h"
 #include "network/watch.h"
 
 typedef struct KnownId {
@@ -24,6 +24,11 @@ typedef struct Slot {
         bool limits_set;         // by this process; else the kernel may have others,
         uint64_t kernel_connections, kernel_destinations; // of which these are read back; 0: none
         bool cut, cut_set;       // the same
+        NetworkBorder border;
+        bool border_set;
+        NameElement *names;      // what the kernel's maps hold, without what has ended
+        usec_t *names_until;     // monotonic; of each
+        size_t n_names;
 } Slot;
 
 struct Network {
@@ -31,6 +36,8 @@ struct Network {
         Slot **slots;
         size_t n_slots;
         Watch *watch;
+        NetworkHelpers helpers;
+        bool helpers_set;            // by this process
         bool lacks_rate, lacks_fair; // what this kernel was found not to have
 };
 
@@ -45,6 +52,12 @@ typedef struct Script {
 void script_done(Script *script);
 int script_open(Script *script, Error *err);
 int script_apply(Script *script, const char *purpose, Error *err);
+
+PolicyText slot_policy(const Slot *slot, const Compiled *compiled); // what the kernel should have of it
+
+// network_border.c
+int slot_recover_names(Slot *slot);
+int slot_restore_names(Slot *slot, Transaction *transaction); // after a flush
 
 // network_limits.c
 int slot_recover_limits(Slot *slot);

@@ -267,6 +267,52 @@ int nft_marks(const char *set, NftMarkHandler fn, void *userdata) {
         return netlink_talk(NETLINK_NETFILTER, message, marks_read, &visit);
 }
 
+typedef struct NameMapVisit { NftNameHandler fn; void *userdata; int family; } NameMapVisit;
+
+// The key is of whole registers: address, protocol, port.
+static int name_visit(struct nftnl_set_elem *element, void *userdata) {
+        NameMapVisit *visit = userdata;
+        size_t size = visit->family == AF_INET ? 4 : 16;
+        NftNameElement found = {.family = visit->family, .left_ms = nftnl_set_elem_get_u64(element, NFTNL_SET_ELEM_EXPIRATION)};
+        const unsigned char *key;
+        const void *data;
+        uint32_t n;
+
+        key = nftnl_set_elem_get(element, NFTNL_SET_ELEM_KEY, &n);
+        if (!key || n != size + 8)
+                return 0;
+        memcpy(found.address, key, size);
+        found.protocol = key[size];
+        found.port = (uint16_t) (key[size + 4] << 8 | key[size + 5]);
+        data = nftnl_set_elem_get(element, NFTNL_SET_ELEM_DATA, &n);
+        if (!data || n != sizeof(found.mark))
+                return 0;
+        memcpy(&found.mark, data, sizeof(found.mark));
+        return visit->fn(&found, visit->userdata);
+}
+
+static int name_map_read(const struct nlmsghdr *message, void *userdata) {
+        struct nftnl_set *set = nftnl_set_alloc();
+        int r = set ? 0 : -ENOMEM;
+
+        if (set && nftnl_set_elems_nlmsg_parse(message, set) >= 0)
+                r = nftnl_set_elem_foreach(set, name_visit, userdata);
+        if (set)
+                nftnl_set_free(set);
+        return r;
+}
+
+int nft_names_map(const char *set, int family, NftNameHandler fn, void *userdata) {
+        char buffer[1024];
+        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETSETELEM, NFPROTO_INET);
+        NameMapVisit visit = {fn, userdata, family};
+
+        message->nlmsg_flags |= NLM_F_DUMP;
+        mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_TABLE, "hostd");
+        mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_SET, set);
+        return netlink_talk(NETLINK_NETFILTER, message, name_map_read, &visit);
+}
+
 typedef struct RuleVisit { NftRuleHandler fn; void *userdata; } RuleVisit;
 
 // Registers are followed no further than from one expression to the next: that is how nft and iptables write interfaces.

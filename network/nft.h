@@ -35,6 +35,17 @@ int nft_comments(const char *chain, NftCommentHandler fn, void *userdata);
 // Elements of one of its sets of marks, with their comments.
 typedef int (*NftMarkHandler)(uint32_t mark, const char *comment, void *userdata);
 int nft_marks(const char *set, NftMarkHandler fn, void *userdata);
+// Elements of one of its maps of names.
+typedef struct NftNameElement {
+        int family;
+        unsigned char address[16];
+        uint8_t protocol;
+        uint16_t port;
+        uint32_t mark;
+        uint64_t left_ms;
+} NftNameElement;
+typedef int (*NftNameHandler)(const NftNameElement *element, void *userdata);
+int nft_names_map(const char *set, int family, NftNameHandler fn, void *userdata);
 // What of a rule can be told without knowing its language.
 typedef enum NftVerdict { NFT_VERDICT_OTHER, NFT_VERDICT_ACCEPT, NFT_VERDICT_DROP, NFT_VERDICT_REJECT, NFT_VERDICT_CHAIN } NftVerdict;
 typedef struct NftRule {

@@ -31,9 +31,7 @@ static void base_chain(FILE *f, const char *chain, const char *hook) {
         fprintf(f, "add chain inet hostd %s { %s; policy accept; }\nflush chain inet hostd %s\n", chain, hook, chain);
 }
 
-typedef struct Pools { char four[CIDR_TEXT_MAX], six[CIDR_TEXT_MAX]; } Pools;
-
-static Pools pools_format(const NetworkSettings *settings) {
+Pools pools_format(const NetworkSettings *settings) {
         Cidr four = {.family = AF_INET, .prefix = settings->ipv4_prefix};
         Cidr six = {.family = AF_INET6, .prefix = settings->ipv6_prefix};
         Pools pools;
@@ -101,6 +99,7 @@ void ruleset_base(FILE *f, const NetworkSettings *settings) {
         base_return(f, &pools);
         base_filter(f);
         base_nat(f, settings, &pools);
+        ruleset_border_base(f, settings);
 }
 
 typedef struct SlotText { // everything of one slot that is printed, ready
@@ -147,6 +146,7 @@ static void slot_objects(FILE *f, const SlotText *t) {
         fprintf(f, "add counter netdev hostd %s_spoof\n", t->stem);
         for (size_t i = 0; i < ELEMENTS(kept); i++)
                 fprintf(f, "add chain inet hostd %s\n", kept[i]);
+        ruleset_border_slot(f, t->slot);
 }
 
 static void slot_deny(FILE *f, const SlotText *t) {
@@ -203,6 +203,7 @@ static void slot_host(FILE *f, const SlotText *t) {
         // Answers to what the host itself began (previews, health checks).
         RULE(f, t->host, "ct state established ct direction reply accept");
         RULE(f, t->host, "ct state related ct direction reply meta l4proto { icmp, ipv6-icmp } accept");
+        RULE(f, t->host, "jump %s_border", t->stem);
         RULE(f, t->host, "fib daddr type { broadcast, multicast } drop");
         RULE(f, t->host, "goto %s", t->deny);
 }
@@ -252,7 +253,12 @@ void ruleset_gate(FILE *f, const NetworkSettings *settings, uint16_t slot) {
 
 void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot) {
         SlotText t = slot_text(settings, slot);
-        const char *const chains[] = {t.out, t.in, t.host, t.rules, t.rate, t.back, t.pass, t.spent, t.cut, t.deny};
+        char nat[16], border[16], local[16], answer[16];
+        (void) snprintf(nat, sizeof(nat), "%s_nat", t.stem);
+        (void) snprintf(border, sizeof(border), "%s_border", t.stem);
+        (void) snprintf(local, sizeof(local), "%s_local", t.stem);
+        (void) snprintf(answer, sizeof(answer), "%s_answer", t.stem);
+        const char *const chains[] = {nat, t.out, t.in, t.host, t.rules, t.rate, t.back, t.pass, t.spent, t.cut, border, local, answer, t.deny};
 
         // nft of Debian 12 has no "destroy": what may be absent is added first.
         slot_objects(f, &t);
@@ -261,6 +267,7 @@ void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot
         for (size_t i = 0; i < ELEMENTS(chains); i++)
                 fprintf(f, "delete chain inet hostd %s\n", chains[i]);
         fprintf(f, "delete set inet hostd %s_live\n", t.stem);
+        ruleset_border_remove(f, slot);
         ruleset_limits_remove(f, slot);
         for (size_t i = 0; i < ELEMENTS(counter_names); i++)
                 fprintf(f, "delete counter inet hostd %s_%s\n", t.stem, counter_names[i]);
@@ -300,14 +307,22 @@ static const char *protocol_name(uint8_t protocol) {
         return protocol == IPPROTO_TCP ? "tcp" : protocol == IPPROTO_UDP ? "udp" : protocol == IPPROTO_ICMP ? "icmp" : "ipv6-icmp";
 }
 
+// Where lines are written to, and where what they deny goes: NULL is back to where the chain was called.
+typedef struct Writer {
+        FILE *f;
+        uint16_t slot;
+        const char *chain, *denied;
+} Writer;
+
 // `key`: the address, and the port if it is in the key, are looked up behind this and not compared here.
-static void policy_match(FILE *f, uint16_t slot, const RuleLine *line, const Group *key) {
+static void policy_match(const Writer *w, const RuleLine *line, const Group *key) {
         const CompiledRule *rule = line->rule;
         bool four = rule->to.family == AF_INET;
         const char *ip = four ? "ip" : "ip6";
         char cidr[CIDR_TEXT_MAX];
+        FILE *f = w->f;
 
-        fprintf(f, "add rule inet hostd i%04x_rules meta nfproto ipv%d", slot, four ? 4 : 6);
+        fprintf(f, "add rule inet hostd i%04x_%s meta nfproto ipv%d", w->slot, w->chain, four ? 4 : 6);
         if (rule->to.prefix > 0 && !key)
                 fprintf(f, " ct original %s daddr %s", ip, cidr_format(&rule->to, cidr, sizeof(cidr)));
         if (rule->spare_denied)
@@ -323,11 +338,18 @@ static void policy_match(FILE *f, uint16_t slot, const RuleLine *line, const Gro
                 fprintf(f, " ct original proto-dst != %d", SMTP_PORT);
 }
 
-static void policy_verdict(FILE *f, uint16_t slot, const CompiledRule *rule) {
-        if (rule->action == POLICY_ALLOW)
-                fprintf(f, " ct mark set 0x%04x%04x goto i%04x_pass\n", slot, rule->id, slot);
+static void policy_denied(const Writer *w) {
+        if (w->denied)
+                fprintf(w->f, " goto i%04x_%s\n", w->slot, w->denied);
         else
-                fprintf(f, " goto i%04x_deny\n", slot);
+                fputs(" return\n", w->f);
+}
+
+static void policy_verdict(const Writer *w, const CompiledRule *rule) {
+        if (rule->action == POLICY_ALLOW)
+                fprintf(w->f, " ct mark set 0x%04x%04x goto i%04x_pass\n", w->slot, rule->id, w->slot);
+        else
+                policy_denied(w);
 }
 
 static void policy_key(FILE *f, const Group *group) {
@@ -345,10 +367,11 @@ static void policy_key(FILE *f, const Group *group) {
                 fputs(" . ct original proto-dst", f);
 }
 
-static void policy_map(FILE *f, uint16_t slot, const Group *group) {
+static void policy_map(const Writer *w, const Group *group) {
         bool allow = group->lines[0].rule->action == POLICY_ALLOW;
+        FILE *f = w->f;
 
-        policy_match(f, slot, &group->lines[0], group);
+        policy_match(w, &group->lines[0], group);
         fputs(allow ? " ct mark set " : " ", f);
         policy_key(f, group);
         fputs(allow ? " map { " : " { ", f);
@@ -359,34 +382,85 @@ static void policy_map(FILE *f, uint16_t slot, const Group *group) {
                 if (group->port_in_key)
                         fprintf(f, " . %u", line->ports.first);
                 if (allow)
-                        fprintf(f, " : 0x%04x%04x", slot, line->rule->id);
+                        fprintf(f, " : 0x%04x%04x", w->slot, line->rule->id);
         }
-        fprintf(f, " } goto i%04x_%s\n", slot, allow ? "pass" : "deny");
+        fputs(" }", f);
+        if (allow)
+                fprintf(f, " goto i%04x_pass\n", w->slot);
+        else
+                policy_denied(w);
 }
 
-static void policy_group(FILE *f, uint16_t slot, const Group *group) {
+static void policy_group(const Writer *w, const Group *group) {
         if (group->mapped) {
-                policy_map(f, slot, group);
+                policy_map(w, group);
                 return;
         }
         for (size_t i = 0; i < group->n; i++) {
-                policy_match(f, slot, &group->lines[i], NULL);
-                policy_verdict(f, slot, group->lines[i].rule);
+                policy_match(w, &group->lines[i], NULL);
+                policy_verdict(w, group->lines[i].rule);
         }
 }
 
-int ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t next_id) {
+static int policy_groups(const Writer *w, const Compiled *compiled) {
         _cleanup_(groups_done) Groups groups = {0};
-        const char *separator = "";
         int r = groups_new(compiled, &groups);
+
+        for (size_t i = 0; i < groups.n && r >= 0; i++)
+                policy_group(w, &groups.groups[i]);
+        return r;
+}
+
+static void policy_redirects(const Writer *w, const Redirect *list, size_t n) {
+        for (size_t i = 0; i < n; i++)
+                fprintf(w->f, "add rule inet hostd i%04x_nat meta l4proto %s ct original proto-dst %u redirect to :%u\n", w->slot,
+                        protocol_name(list[i].protocol), list[i].from, list[i].to);
+}
+
+// The chain of the nat hook: a new connection is sent to the border unless a rule by address in front of those by name decides.
+static int policy_nat(FILE *f, const PolicyText *text) {
+        const Writer w = {f, text->slot, "nat", NULL};
+        Redirect list[REDIRECTS_MAX];
+        Compiled front = {0};
+        size_t n = redirects_dns(text, list);
+        int r = redirects_in_front(text, &front);
 
         if (r < 0)
                 return r;
-        fprintf(f, "flush chain inet hostd i%04x_rules\nflush set inet hostd i%04x_live\n", slot, slot);
-        for (size_t i = 0; i < groups.n; i++)
-                policy_group(f, slot, &groups.groups[i]);
+        policy_redirects(&w, list, n);
+        n = redirects_names(text, list);
+        if (n > 0)
+                r = policy_groups(&w, &front);
+        policy_redirects(&w, list, n);
+        free(front.rules);
+        return r;
+}
+
+// Addresses that the resolver found. An element of a rule that is gone must not admit what it once did: its mark is not live.
+static void policy_names(FILE *f, uint16_t slot) {
+        for (unsigned i = 0; i < 4; i++)
+                fprintf(f, "add rule inet hostd i%04x_rules meta nfproto ipv%d meta l4proto %s ct mark set ct original %s daddr . meta l4proto . "
+                           "ct original proto-dst map @i%04x_names%d ct mark @i%04x_live goto i%04x_pass\n",
+                        slot, i < 2 ? 4 : 6, i % 2 ? "udp" : "tcp", i < 2 ? "ip" : "ip6", slot, i < 2 ? 4 : 6, slot, slot);
+}
+
+int ruleset_policy(FILE *f, const PolicyText *text) {
+        const Writer w = {f, text->slot, "rules", "deny"};
+        const Compiled *compiled = text->compiled;
+        const char *separator = "";
+        uint16_t slot = text->slot;
+        int r;
+
+        fprintf(f, "flush chain inet hostd i%04x_rules\nflush chain inet hostd i%04x_nat\nflush set inet hostd i%04x_live\n", slot, slot, slot);
+        if (redirects_has_names_map(text))
+                policy_names(f, slot);
+        r = policy_groups(&w, compiled);
+        if (r >= 0)
+                r = policy_nat(f, text);
+        if (r < 0)
+                return r;
         // Matches nothing that matters and decides nothing: it is where the kernel keeps the next id for the next hostd.
-        fprintf(f, "add rule inet hostd i%04x_rules ct mark 0 comment \"%04x\"\n", slot, next_id);
+        fprintf(f, "add rule inet hostd i%04x_rules ct mark 0 comment \"%04x\"\n", slot, text->next_id);
         for (size_t i = 0; i < compiled->n; i++)
                 if (compiled->rules[i].action == POLICY_ALLOW) {
                         if (!*separator)

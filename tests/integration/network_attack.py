@@ -179,7 +179,7 @@ def wire_up():
     run("ip", "-6", "route", "add", "default", "via", "2a01:4f8:2::1")
     run("ip", "route", "add", "10.99.0.0/16", "via", "93.1.1.2", ns="net")
     run("ip", "-6", "route", "add", "2a01:4f8:1:1::/64", "via", "2a01:4f8:2::2", ns="net")
-    for port in (25, 80, 81, 443, 9000):
+    for port in (25, 53, 80, 81, 443, 9000):
         serve("net", port)
     for address in ("93.1.1.1", "2a01:4f8:2::1"):  # until the uplink's neighbours know each other
         while tcp(None, address, 80)[0] != "open":
@@ -495,7 +495,7 @@ def test_same(d):
     many += ["allow@10.%d.0.0/17@any@-" % i for i in range(30, 40)] + ["deny@10.%d.0.0/15@udp@53" % i for i in range(40, 60, 2)]
     many += ["allow@2a00::%x/128@udp@%d" % (i, 53 + i) for i in range(20)] + ["allow@2a00:%x::/30@tcp@25" % (4 * i) for i in range(1, 20)]
     rules += " " + " ".join(many)
-    show = lambda: run("nft", "list", "chain", "inet", "hostd", "i0009_rules").stdout + run("nft", "list", "set", "inet", "hostd", "i0009_live").stdout
+    show = lambda: "".join(run("nft", "list", *w.split()[:1], "inet", "hostd", w.split()[1]).stdout for w in ("chain i0009_rules", "chain i0009_nat", "set i0009_live"))
     d.ok("attach 9")
     d.ok("policy 9 " + rules)
     first = show()
@@ -504,6 +504,17 @@ def test_same(d):
     if first != second:
         print("\n".join(difflib.unified_diff(first.split("\n"), second.split("\n"), lineterm="")))
     check(first == second and first.count("comment") == 6 + 40 + 10 + 20 + 19 and first.count(" map {") >= 5, "messages and text make the same rules")
+    d.ok("border 9 resolver proxy")
+    rules += " allow@www.example.org@tcp@443 allow@*.example.org@tcp@80,443,9000 allow@93.0.0.0/8@tcp@443"
+    d.ok("policy 9 " + rules)
+    first = show()
+    d.ok("text 9 " + rules)
+    second = show()
+    if first != second:
+        print("\n".join(difflib.unified_diff(first.split("\n"), second.split("\n"), lineterm="")))
+    check(first == second and first.count("redirect to") == 4 and first.count("@i0009_names") == 4 and " return" in first, "with rules by name, too")
+    d.ok("border 9")
+    check("redirect" not in show() and "names" not in show(), "a slot that is not led to the border has no redirect")
     d.ok("detach 9")
     listed = run("nft", "list", "set", "inet", "hostd", "deny4").stdout + run("nft", "list", "set", "inet", "hostd", "deny6").stdout
     check(listed.count("/") == 28 and "10.0.0.0/8" in listed and "fc00::/7" in listed, "the denied ranges are as the table has them")
@@ -734,6 +745,206 @@ def test_cut(d):
     return d
 
 
+def banner(port, text, kind=socket.SOCK_STREAM, at=("::", 0)):
+    """On the host: whoever says something is told who he has reached."""
+    with Inside(None):
+        s = socket.socket(family(at[0]), kind)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if at[0] == "::":
+        s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    s.bind((at[0], port, 0, at[1]) if ":" in at[0] else (at[0], port))
+
+    def hold(c):
+        try:
+            c.recv(100)
+            c.sendall(text)
+            c.recv(100)
+        except OSError:
+            pass
+
+    def stream():
+        s.listen(64)
+        while True:
+            threading.Thread(target=hold, args=(s.accept()[0],), daemon=True).start()
+
+    def datagram():
+        while True:
+            _, peer = s.recvfrom(2048)
+            s.sendto(text, peer)
+
+    threading.Thread(target=stream if kind == socket.SOCK_STREAM else datagram, daemon=True).start()
+
+
+def who(ns, address, port, kind=socket.SOCK_STREAM):
+    with Inside(ns):
+        s = socket.socket(family(address), kind)
+    s.settimeout(1)
+    try:
+        s.connect((address, port))
+        s.send(b"x")
+        return s.recv(100).decode()
+    except (ConnectionRefusedError, ConnectionResetError):
+        return "reset"
+    except socket.timeout:
+        return "silent"
+    except OSError:
+        return "unreachable"
+
+
+def live_ids(slot):
+    return [int(m, 16) & 0xffff for m in re.findall(r"0x([0-9a-f]{8})", run("nft", "list", "set", "inet", "hostd", "i%04x_live" % slot).stdout)]
+
+
+def test_redirect(d):
+    four, six = "93.1.1.1", "2a01:4f8:2::1"
+    banner(8453, b"resolver")
+    banner(8453, b"resolver", socket.SOCK_DGRAM, ("169.254.0.1", 0))  # where a datagram comes from is what it was sent to
+    banner(8453, b"resolver", socket.SOCK_DGRAM, ("fe80::1", socket.if_nametoindex("hv0001")))
+    for port, text in ((8443, b"tls"), (8480, b"http"), (3128, b"connect")):
+        banner(port, text)
+    broad = "allow@0.0.0.0/0@any@- allow@::/0@any@-"
+    d.ok("policy 1 " + broad)
+    check(who("c1", four, 53, socket.SOCK_DGRAM) == "x" and who("c1", four, 443) == "x", "without the border nothing is redirected")
+    check({who("c1", a, p) for a in ("169.254.0.1", "93.1.1.2") for p in (8453, 8443, 8480, 3128)} == {"reset"}, "and its ports are closed")
+    d.ok("border 1 resolver proxy")
+    names = "deny@93.1.2.0/24@tcp@444 allow@93.1.2.0/24@tcp@80,443 allow@www.example.org@tcp@443"
+    d.ok("policy 1 " + names)
+    asked = [who("c1", a, 53, k) for a in (four, six, "8.8.8.8", "10.99.0.2") for k in (socket.SOCK_DGRAM, socket.SOCK_STREAM)]
+    check(set(asked) == {"resolver"}, "every DNS question goes to the resolver %s" % asked)
+    check(who("c1", four, 443) == "tls" and who("c1", six, 443) == "tls" and who("c1", "10.50.0.1", 443) == "tls", "TLS goes to the proxy")
+    check(who("c1", "93.1.2.1", 443) == "x" and who("c1", "93.1.2.1", 80) == "x", "but not where a rule by address stands in front")
+    check(who("c1", four, 80) == "reset" and who("c1", six, 80) == "reset", "HTTP is denied unless a name has its port")
+    check(who("c1", four, 853) == "reset" and who("c1", four, 443, socket.SOCK_DGRAM) == "unreachable", "so are DoT and QUIC")
+    check({who("c1", a, p) for a in ("169.254.0.1", "93.1.1.2") for p in (8453, 8443, 8480)} == {"reset"}, "nobody speaks to the redirects' ports who was not sent there")
+    check(who("c1", "169.254.0.1", 3128) == "connect" and who("c1", "93.1.1.2", 3128) == "reset", "CONNECT is asked at the gateway's address only")
+    d.ok("policy 1 deny@93.1.1.0/24@tcp@- allow@*.example.org@tcp@80,443")
+    check(who("c1", four, 443) == "reset" and who("c1", "93.1.2.1", 443) == "tls" and who("c1", "93.1.2.1", 80) == "http", "a denial in front is decided here; HTTP by Host")
+    before = d.counters(1)
+    d.ok("limits 1 connections=3")
+    held = []
+    for _ in range(5):
+        with Inside("c1"):
+            s = socket.socket()
+        s.settimeout(1)
+        try:
+            s.connect(("93.1.2.1", 443))
+            s.send(b"x")
+            held.append(s.recv(10))
+            held.append(s)
+        except OSError:
+            pass
+    check(len(held) == 6, "connections through the proxy count (%d)" % (len(held) // 2))
+    d.ok("limits 1")
+    after = d.counters(1)
+    check(after["tx"] - before["tx"] >= 12 and after["rx"] - before["rx"] >= 6, "and so do their packets, both ways")
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    check(who("c1", "93.1.2.1", 443) == "tls" and who("c1", four, 53) == "resolver", "it survives a restart")
+    for line in ("attach 1", "limits 1", "border 1 resolver proxy", "policy 1 " + names, "watch 50"):
+        d.ok(line)
+    run("nft", "flush", "ruleset")
+    d.ok("watch 1000")
+    check(who("c1", four, 443) == "tls" and who("c1", "93.1.2.1", 443) == "x" and who("c1", four, 53) == "resolver", "and a foreign flush")
+    d.ok("cut 1 yes")
+    check(who("c1", four, 443) == "reset" and who("c1", four, 53, socket.SOCK_DGRAM) == "unreachable", "an instance that is cut off reaches neither")
+    d.ok("cut 1 no")
+    d.ok("border 1")
+    d.ok("policy 1 " + broad)
+    check(who("c1", four, 443) == "x" and who("c1", four, 53, socket.SOCK_DGRAM) == "x", "without the border it is as before")
+    return d
+
+
+def test_names(d):
+    """Addresses that the resolver found: there before its answer, gone by themselves, never more than the policy."""
+    policy = "deny@93.1.2.1/32@any@- allow@db.example.org@tcp@443,9000"
+    d.ok("border 1 resolver proxy")
+    d.ok("policy 1 " + policy)
+    (number,) = live_ids(1)
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "reset", "a name without its address is closed")
+    first, again = d.ms("name 1 %d 93.1.1.1 30" % number), sorted(d.ms("name 1 %d 93.1.1.1 30" % number) for _ in range(9))[4]
+    d.ok("name 1 %d 2a01:4f8:2::1 30" % number)
+    print("      address of a name: first %.2f ms, refreshed %.2f ms" % (first, again))
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "open" and tcp("c1", "2a01:4f8:2::1", 9000)[0] == "open", "with it it is open")
+    check(tcp("c1", "93.1.1.1", 81)[0] == "reset" and who("c1", "93.1.1.1", 443) == "tls", "on its port; TLS is the proxy's")
+    listed = run("nft", "list", "map", "inet", "hostd", "i0001_names4").stdout
+    check("443" not in listed and "timeout 10m30s" in listed, "for its time and a grace")
+    check("error" in d.do("name 1 %d 10.50.0.1 30" % number) and "error" in d.do("name 1 %d 169.254.169.254 30" % number), "not a private address")
+    check("error" in d.do("name 1 %d 93.1.1.1 30" % (number + 1)) and "error" in d.do("name 2 1 93.1.1.1 30"), "not for a rule that there is not")
+    d.ok("name 1 %d 93.1.2.1 30" % number)
+    check(tcp("c1", "93.1.2.1", 9000)[0] == "reset", "not against a denial in front")
+    flow = Flow("c1", "93.1.1.1", 9000)
+    settle([flow])
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    for line in ("attach 1", "limits 1", "border 1 resolver proxy", "policy 1 " + policy, "watch 50"):
+        d.ok(line)
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "open", "addresses survive a restart")
+    run("nft", "flush", "ruleset")
+    d.ok("watch 1000")
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "open" and flow.dead is None, "and a foreign flush")
+    d.ok("policy 1 allow@other.example.org@tcp@9000")
+    time.sleep(0.3)
+    check(flow.dead == "reset" and tcp("c1", "93.1.1.1", 9000)[0] == "reset", "a rule that is gone takes its addresses with it")
+    stop([flow])
+    d.ok("policy 1 " + policy)
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "reset", "and one that comes back does not find them")
+    (number,) = live_ids(1)
+    d.ok("name 1 %d 93.1.1.1 30" % number)
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "open", "until they are found again")
+    full = [d.do("name 1 %d 94.%d.%d.1 30" % (number, i >> 8, i & 255)) for i in range(4096)]
+    check("error" in full[-1] and "error" not in full[4000], "the map has an end, and says so: %s" % full[-1])
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "open", "which leaves what was in it")
+    d.ok("border 1")
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "reset", "without the resolver no address counts")
+    d.ok("policy 1")
+    return d
+
+
+def as_user(uid, address, port, kind="STREAM"):
+    code = "import socket,sys\ns=socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET, socket.SOCK_%s)\ns.settimeout(1)\ns.connect((sys.argv[1],int(sys.argv[2])))\ns.send(b'x')\nprint(len(s.recv(9)))" % kind
+    return run("setpriv", "--reuid=%d" % uid, "--regid=%d" % uid, "--clear-groups", "python3", "-c", code, address, str(port), quiet=True).returncode == 0
+
+
+def test_helpers(d):
+    """The border's programs must not become deputies."""
+    resolver, proxy, other = 4001, 4002, 4003
+    inside = (("10.50.0.1", 80, "STREAM"), ("10.50.0.1", 53, "STREAM"), ("fd50::1", 80, "STREAM"), ("169.254.169.254", 80, "STREAM"), ("93.1.1.2", 8080, "STREAM"),
+              ("127.0.0.1", 8080, "STREAM"), ("::1", 8080, "STREAM"), ("10.99.0.1", 7000, "STREAM"), ("2a01:4f8:1:1::1", 7000, "STREAM"))
+    run("ip", "-6", "route", "replace", "fd50::1", "via", "2a01:4f8:2::1")
+    reach = lambda uid: {a for a in inside if as_user(uid, *a)}
+    check(reach(proxy) == set(inside), "before it is told who they are the host's users reach everything %s" % (set(inside) - reach(proxy)))
+    d.ok("helpers %d %d %d @10.50.0.1 @fd50::1" % (resolver, resolver, proxy))
+    for uid, what in ((proxy, "proxy"), (resolver, "resolver")):
+        found = reach(uid)
+        check(found == ({("10.50.0.1", 53, "STREAM")} if uid == resolver else set()), "%s: nothing private, nothing of the host, no instance %s" % (what, found))
+        check(as_user(uid, "93.1.1.1", 80) and as_user(uid, "2a01:4f8:2::1", 443), "%s: the internet" % what)
+    check(reach(other) == set(inside) and tcp(None, "10.99.0.1", 7000)[0] == "open", "others are not concerned")
+    server = "import socket\ns=socket.socket()\ns.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1)\ns.bind(('169.254.0.1',3129))\ns.listen()\nprint(1,flush=True)\nwhile True:\n c,_=s.accept()\n c.recv(9)\n c.send(b'helper')\n c.close()"
+    p = subprocess.Popen(["setpriv", "--reuid=%d" % proxy, "--clear-groups", "python3", "-c", server], stdout=subprocess.PIPE)
+    p.stdout.readline()
+    run("nft", "insert rule inet hostd i0001_host tcp dport 3129 accept")
+    check(who("c1", "169.254.0.1", 3129) == "helper", "they answer those who ask them")
+    p.kill()
+    p.wait()
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    check(not as_user(proxy, "10.50.0.1", 80) and as_user(proxy, "93.1.1.1", 80), "the fence survives a restart")
+    d.ok("attach 1")
+    d.ok("limits 1")
+    d.ok("helpers %d %d %d" % (resolver, resolver, proxy))
+    check(not as_user(resolver, "10.50.0.1", 53), "an upstream that is gone is closed")
+    d.ok("watch 50")
+    run("nft", "flush", "ruleset")
+    d.ok("watch 1000")
+    check(not as_user(proxy, "10.50.0.1", 80) and as_user(proxy, "93.1.1.1", 80), "and a foreign flush")
+    d.ok("helpers 0")
+    check(as_user(proxy, "10.50.0.1", 80), "without users there is no fence")
+    return d
+
+
 def test_speed(d):
     for slot in range(11, 17):
         d.ok("attach %d" % slot)
@@ -900,6 +1111,9 @@ def main():
     d = test_limits(d)
     d = test_traffic(d)
     d = test_cut(d)
+    d = test_redirect(d)
+    d = test_names(d)
+    d = test_helpers(d)
     test_speed(d)
     test_foreign(d)
     test_detach(d).close()

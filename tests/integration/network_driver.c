@@ -78,6 +78,37 @@ static int do_policy(char **a, Error *err) {
         return r < 0 ? r : network_set_policy(network, (uint16_t) number(a[1]), &policy, 1, err);
 }
 
+static NetworkBorder border;
+
+// border SLOT [resolver] [proxy]
+static int do_border(char **a, Error *err) {
+        border = (NetworkBorder) {strv_contains(a + 2, "resolver"), strv_contains(a + 2, "proxy")};
+        return network_set_border(network, (uint16_t) number(a[1]), &border, err);
+}
+
+// name SLOT ID ADDRESS TTL
+static int do_name(char **a, Error *err) {
+        NetworkName name = {(uint16_t) number(a[1]), (uint16_t) number(a[2]), strchr(a[3], ':') ? AF_INET6 : AF_INET, {0}, number(a[4])};
+
+        (void) inet_pton(name.family, a[3], name.address);
+        return network_name_insert(network, &name, err);
+}
+
+// helpers RESOLVER UID… [@UPSTREAM…]
+static int do_helpers(char **a, Error *err) {
+        NetworkHelpers helpers = {.resolver = number(a[1])};
+
+        for (char **p = a + 2; *p; p++)
+                if (**p == '@') {
+                        helpers.upstreams[helpers.n_upstreams].family = strchr(*p, ':') ? AF_INET6 : AF_INET;
+                        (void) inet_pton(helpers.upstreams[helpers.n_upstreams].family, *p + 1, helpers.upstreams[helpers.n_upstreams].address);
+                        helpers.n_upstreams++;
+                } else {
+                        helpers.uids[helpers.n_uids++] = number(*p);
+                }
+        return network_set_helpers(network, &helpers, err);
+}
+
 // text SLOT RULE…: by ruleset_policy() and libnftables, with ids from 1.
 static int do_text(char **a, Error *err) {
         _cleanup_(compiled_freep) Compiled *compiled = NULL;
@@ -94,7 +125,7 @@ static int do_text(char **a, Error *err) {
                 if (compiled->rules[i].action == POLICY_ALLOW)
                         compiled->rules[i].id = ++id;
         if (r >= 0)
-                r = ruleset_policy(f, (uint16_t) number(a[1]), compiled, id + 1);
+                r = ruleset_policy(f, &(PolicyText) {(uint16_t) number(a[1]), compiled, id + 1U, border});
         (void) fclose(f);
         return r < 0 ? r : nft_apply(text, "text", err);
 }
@@ -256,7 +287,7 @@ static int do_uplink(char **a, Error *err) {
 static const struct { const char *word; int (*fn)(char **a, Error *err); size_t arguments; } commands[] = {
         {"new", do_new, 2},           {"attach", do_attach, 1}, {"detach", do_detach, 1},
         {"plug", do_plug, 2},         {"plugged", do_plugged, 1},   {"policy", do_policy, 1},
-        {"many", do_many, 2},         {"limits", do_limits, 1}, {"traffic", do_traffic, 1}, {"begin", do_begin, 1}, {"resume", do_resume, 2}, {"cut", do_cut, 2}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
+        {"many", do_many, 2},         {"limits", do_limits, 1}, {"traffic", do_traffic, 1}, {"begin", do_begin, 1}, {"resume", do_resume, 2}, {"cut", do_cut, 2}, {"border", do_border, 1}, {"name", do_name, 4}, {"helpers", do_helpers, 1}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
         {"leaks", do_leaks, 0},       {"doctor", do_doctor, 0}, {"obstacles", do_obstacles, 0}, {"watch", do_watch, 1},     {"restore", do_restore, 0},
         {"remove-all", do_remove, 0}, {"uplink", do_uplink, 0},
         {"explain", do_explain, 3},

@@ -94,6 +94,7 @@ static void test_base_order(void **state) {
 static void test_policy_golden(void **state) {
         static const char golden[] =
                 "flush chain inet hostd i0001_rules\n"
+                "flush chain inet hostd i0001_nat\n"
                 "flush set inet hostd i0001_live\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv4 ct original ip daddr 93.1.2.0/24 goto i0001_deny\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv4 ct original ip daddr != @deny4 meta l4proto tcp ct original proto-dst != 25 "
@@ -124,7 +125,7 @@ static void test_policy_golden(void **state) {
         compiled->rules[4].id = 3;
         for (size_t i = 0; i < compiled->n; i++)
                 memcpy(compiled->rules[i].digest, "DIGEST", sizeof("DIGEST"));
-        assert_int_equal(ruleset_policy(f, 1, compiled, 4), 0);
+        assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 4, {0}}), 0);
         (void) fclose(f);
         assert_string_equal(text, golden);
 }
@@ -149,7 +150,7 @@ static void test_policy_map(void **state) {
         assert_int_equal(compiled_new(&list, 1, &compiled, NULL), 0);
         for (size_t i = 0; i < compiled->n; i++)
                 compiled->rules[i].id = (uint16_t) (i + 1);
-        assert_int_equal(ruleset_policy(f, 1, compiled, 9), 0);
+        assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 9, {0}}), 0);
         (void) fclose(f);
         assert_non_null(strstr(text, map));
         assert_non_null(strstr(text, ", 1.2.3.7 . 87 : 0x00010008 } goto i0001_pass\n"));
