@@ -70,19 +70,25 @@ static void kept_chain(FILE *f, const char *chain) {
         fprintf(f, "add chain inet hostd %s\n", chain);
 }
 
-void ruleset_border_base(FILE *f, const NetworkSettings *settings) {
+void ruleset_border_base(FILE *f) {
         fprintf(f, "add map inet hostd nat_v { type ifname : verdict; }\nadd map inet hostd answer_v { type ifname : verdict; }\n");
+        for (int four = 4; four <= 6; four += 2)
+                fprintf(f, "add map inet hostd expose%d { type inet_proto . inet_service : ipv%d_addr . inet_service; flags timeout; }\n", four, four);
         kept_chain(f, "helpers");
         kept_chain(f, "helper");
         fprintf(f, "add counter inet hostd helpers_denied\n");
         fprintf(f, "add chain inet hostd redirects { type nat hook prerouting priority -100; policy accept; }\nflush chain inet hostd redirects\n");
         RULE(f, "redirects", "iifname vmap @nat_v");
+        RULE(f, "redirects", "iifname \"" HOST_PREFIX "*\" accept"); // what is exposed is so to the world, not to other instances
+        for (int four = 4; four <= 6; four += 2)
+                RULE(f, "redirects", "meta nfproto ipv%d fib daddr type local meta l4proto { tcp, udp } dnat %s to meta l4proto . th dport map @expose%d", four,
+                     four == 4 ? "ip" : "ip6", four);
         fprintf(f, "add chain inet hostd output { type filter hook output priority 0; policy accept; }\nflush chain inet hostd output\n");
         RULE(f, "output", "oifname vmap @answer_v");
         RULE(f, "output", "jump helpers");
 }
 
-static const char *const slot_chains[] = {"nat", "border", "local", "answer"};
+static const char *const slot_chains[] = {"nat", "border", "local", "answer", "enter"};
 
 void ruleset_border_slot(FILE *f, uint16_t slot) {
         char chain[16];
@@ -94,10 +100,15 @@ void ruleset_border_slot(FILE *f, uint16_t slot) {
         for (int four = 4; four <= 6; four += 2)
                 fprintf(f, "add map inet hostd i%04x_names%d { type ipv%d_addr . inet_proto . inet_service : mark; flags timeout; size %d; }\n", slot,
                         four, four, NAMES_MAX);
+        fprintf(f, "add set inet hostd i%04x_exposed { type mark; flags timeout; }\n", slot);
+        for (int four = 4; four <= 6; four += 2)
+                fprintf(f, "add map inet hostd i%04x_expose%d { type inet_proto . inet_service . ipv%d_addr : mark; flags interval,timeout; }\n", slot, four,
+                        four);
 }
 
 void ruleset_border_remove(FILE *f, uint16_t slot) {
         fprintf(f, "delete map inet hostd i%04x_names4\ndelete map inet hostd i%04x_names6\n", slot, slot);
+        fprintf(f, "delete map inet hostd i%04x_expose4\ndelete map inet hostd i%04x_expose6\ndelete set inet hostd i%04x_exposed\n", slot, slot, slot);
 }
 
 // What was redirected is known by its translation, so that nobody speaks to these ports who was not sent there.

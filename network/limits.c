@@ -107,6 +107,9 @@ static void local_chain(FILE *f, uint16_t slot, const NetworkLimits *limits) {
         if (limited(limits->connections))
                 connections(f, slot, "local", limits->connections);
         RULE(f, slot, "local", "accept");
+        if (limited(limits->connections)) // from outside, and for each interface by itself
+                connections(f, slot, "enter", limits->connections);
+        RULE(f, slot, "enter", "accept");
         RULE(f, slot, "answer", "ct direction reply ct status dnat tcp sport { %d, %d } counter name i%04x_rx jump i%04x_back", REDIRECT_TLS, REDIRECT_HTTP, slot, slot);
         RULE(f, slot, "answer", "ct direction reply tcp sport %d counter name i%04x_rx jump i%04x_back", CONNECT_PORT, slot, slot);
 }
@@ -130,7 +133,7 @@ static void add_quota(FILE *f, uint16_t slot, const LimitsText *text) {
 }
 
 void ruleset_limits(FILE *f, uint16_t slot, const LimitsText *text) {
-        static const char *const chains[] = {"rate", "back", "pass", "spent", "local", "answer"};
+        static const char *const chains[] = {"rate", "back", "pass", "spent", "local", "answer", "enter"};
         const NetworkLimits *limits = &text->limits;
         uint64_t size = limited(limits->destinations) ? MAX2(limits->destinations, 1) : 1;
 

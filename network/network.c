@@ -19,7 +19,7 @@
 #include "network/nft.h"
 #include "network/peer.h"
 
-#define ID_MAX 0xffffU
+#define ID_MAX (EXPOSED_IDS - 1U)
 
 void script_done(Script *script) {
         if (script->f)
@@ -190,6 +190,8 @@ static int network_load_elements(Network *network, Error *err) {
                         r = load_policy(transaction, slot);
                 if (r >= 0)
                         r = slot_restore_names(slot, transaction);
+                if (r >= 0)
+                        r = slot_restore_exposures(slot, &network->settings, transaction);
         }
         if (r >= 0)
                 r = transaction_commit(transaction);
@@ -437,6 +439,8 @@ int network_detach(Network *network, uint16_t number, Error *err) {
         if (r < 0)
                 return r;
         r = transact_slot(&network->settings, number, false);
+        if (r >= 0)
+                r = slot_unexpose_all(&network->settings, number);
         if (r < 0)
                 return error_set_errno(err, r, "removing an instance from the firewall");
         r = script_open(&script, err);
@@ -600,7 +604,7 @@ int network_dump(Network *network, uint16_t number, char **ret, Error *err) {
                 "chain inet hostd i%04x_host", "chain inet hostd i%04x_deny",  "chain inet hostd i%04x_rate",
                 "chain inet hostd i%04x_back", "chain inet hostd i%04x_pass",  "chain inet hostd i%04x_spent", "chain inet hostd i%04x_cut",
                 "chain inet hostd i%04x_nat",  "chain inet hostd i%04x_border", "chain inet hostd i%04x_local", "chain inet hostd i%04x_answer",
-                "map inet hostd i%04x_names4", "map inet hostd i%04x_names6",
+                "map inet hostd i%04x_names4", "map inet hostd i%04x_names6", "map inet hostd i%04x_expose4", "map inet hostd i%04x_expose6",
                 "set inet hostd i%04x_live",   "set inet hostd i%04x_conn",    "quota inet hostd i%04x_budget",
                 "chain netdev hostd i%04x",
         };

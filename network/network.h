@@ -78,6 +78,22 @@ typedef struct NetworkName {
 } NetworkName;
 int network_name_insert(Network *network, const NetworkName *name, Error *err);
 
+// A port of the host's own addresses that leads into an instance, from everywhere or from one network; the instance sees who comes.
+#define NETWORK_EXPOSURES_MAX 64 // of one slot
+typedef struct NetworkExposure {
+        uint16_t slot;
+        uint8_t id;       // 0..NETWORK_EXPOSURES_MAX - 1: the caller's, another one for each of a slot
+        uint8_t protocol; // IPPROTO_TCP or IPPROTO_UDP
+        uint16_t host_port, port;
+        int from_family;  // 0: from everywhere, IPv4 and IPv6
+        unsigned char from[16];
+        unsigned from_prefix;
+        uint64_t left_ms; // then the kernel ends it, with its connections; 0: until network_unexpose()
+} NetworkExposure;
+// Already so is success, and does not begin its time anew. ERR_CONFLICT: another slot has the port.
+int network_expose(Network *network, const NetworkExposure *exposure, Error *err);
+int network_unexpose(Network *network, const NetworkExposure *exposure, Error *err); // its connections end with it; absent is success
+
 // The users of the border's programs: they reach nothing private, nothing of the host and no instance, but answer those who ask them.
 #define NETWORK_HELPERS_MAX 8
 #define NETWORK_UPSTREAMS_MAX 8

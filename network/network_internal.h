@@ -29,6 +29,9 @@ typedef struct Slot {
         NameElement *names;      // what the kernel's maps hold, without what has ended
         usec_t *names_until;     // monotonic; of each
         size_t n_names;
+        NetworkExposure exposures[NETWORK_EXPOSURES_MAX];
+        usec_t exposed_until[NETWORK_EXPOSURES_MAX]; // monotonic; USEC_INFINITY: without end
+        size_t n_exposures;
 } Slot;
 
 struct Network {
@@ -58,6 +61,10 @@ PolicyText slot_policy(const Slot *slot, const Compiled *compiled); // what the 
 // network_border.c
 int slot_recover_names(Slot *slot);
 int slot_restore_names(Slot *slot, Transaction *transaction); // after a flush
+
+// network_expose.c
+int slot_restore_exposures(Slot *slot, const NetworkSettings *settings, Transaction *transaction);
+int slot_unexpose_all(const NetworkSettings *settings, uint16_t slot); // whoever exposed it
 
 // network_limits.c
 int slot_recover_limits(Slot *slot);

@@ -46,6 +46,15 @@ typedef struct NftNameElement {
 } NftNameElement;
 typedef int (*NftNameHandler)(const NftNameElement *element, void *userdata);
 int nft_names_map(const char *set, int family, NftNameHandler fn, void *userdata);
+// Elements of a map of exposed ports: where each leads.
+typedef struct NftExposed {
+        int family;
+        uint8_t protocol;
+        uint16_t port;
+        unsigned char address[16];
+} NftExposed;
+typedef int (*NftExposedHandler)(const NftExposed *element, void *userdata);
+int nft_exposed(const char *map, int family, NftExposedHandler fn, void *userdata);
 // What of a rule can be told without knowing its language.
 typedef enum NftVerdict { NFT_VERDICT_OTHER, NFT_VERDICT_ACCEPT, NFT_VERDICT_DROP, NFT_VERDICT_REJECT, NFT_VERDICT_CHAIN } NftVerdict;
 typedef struct NftRule {

@@ -99,7 +99,7 @@ void ruleset_base(FILE *f, const NetworkSettings *settings) {
         base_return(f, &pools);
         base_filter(f);
         base_nat(f, settings, &pools);
-        ruleset_border_base(f, settings);
+        ruleset_border_base(f);
 }
 
 typedef struct SlotText { // everything of one slot that is printed, ready
@@ -158,6 +158,12 @@ static void slot_deny(FILE *f, const SlotText *t) {
         RULE(f, t->deny, "reject with icmpx admin-prohibited");
 }
 
+// Established, of a connection from outside whose exposure has not ended.
+static void exposed_accept(FILE *f, const char *chain, const SlotText *t) {
+        RULE(f, chain, "ct state established ct mark @%s_exposed accept", t->stem);
+        RULE(f, chain, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_exposed accept", t->stem);
+}
+
 static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t) {
         Pools pools = pools_format(settings);
 
@@ -167,6 +173,9 @@ static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t
         RULE(f, t->out, "jump %s", t->rate);
         RULE(f, t->out, "ct state established ct mark @%s_live accept", t->stem);
         RULE(f, t->out, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_live accept", t->stem);
+        exposed_accept(f, t->out, t);
+        // Of a connection from outside only what is exposed passes; the rules know the host's address as its destination.
+        RULE(f, t->out, "ct direction reply goto %s", t->deny);
         RULE(f, t->out, "ct state != { new, established } goto %s", t->deny);
         RULE(f, t->out, "ct state established ct mark and 0xffff0000 != 0x%04x0000 goto %s", t->slot, t->deny);
         // A connection that the kernel does not know is not picked up in its middle: it was never judged.
@@ -187,10 +196,14 @@ static void slot_in(FILE *f, const SlotText *t) {
         RULE(f, t->in, "ct state established jump %s", t->back);
         RULE(f, t->in, "ct state established ct mark @%s_live accept", t->stem);
         RULE(f, t->in, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_live accept", t->stem);
+        exposed_accept(f, t->in, t);
+        for (int four = 4; four <= 6; four += 2)
+                RULE(f, t->in, "ct state new ct status dnat meta nfproto ipv%d meta l4proto { tcp, udp } ct mark set meta l4proto . ct original proto-dst . "
+                               "%s saddr map @%s_expose%d ct mark @%s_exposed goto %s_enter",
+                     four, four == 4 ? "ip" : "ip6", t->stem, four, t->stem, t->stem);
         RULE(f, t->in, "ct state established ct direction reply ct mark and 0xffff0000 == 0x%04x0000 jump %s", t->slot, t->rules);
         // Admitted once, not any more: tell the other end as well.
-        RULE(f, t->in, "ct state established ct direction reply ct mark and 0xffff0000 == 0x%04x0000 meta l4proto tcp reject with tcp reset",
-             t->slot);
+        RULE(f, t->in, "ct state established ct mark and 0xffff0000 == 0x%04x0000 meta l4proto tcp reject with tcp reset", t->slot);
         RULE(f, t->in, "counter drop");
 }
 
@@ -253,12 +266,13 @@ void ruleset_gate(FILE *f, const NetworkSettings *settings, uint16_t slot) {
 
 void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot) {
         SlotText t = slot_text(settings, slot);
-        char nat[16], border[16], local[16], answer[16];
+        char nat[16], border[16], local[16], answer[16], enter[16];
         (void) snprintf(nat, sizeof(nat), "%s_nat", t.stem);
         (void) snprintf(border, sizeof(border), "%s_border", t.stem);
         (void) snprintf(local, sizeof(local), "%s_local", t.stem);
         (void) snprintf(answer, sizeof(answer), "%s_answer", t.stem);
-        const char *const chains[] = {nat, t.out, t.in, t.host, t.rules, t.rate, t.back, t.pass, t.spent, t.cut, border, local, answer, t.deny};
+        (void) snprintf(enter, sizeof(enter), "%s_enter", t.stem);
+        const char *const chains[] = {nat, t.out, t.in, t.host, t.rules, t.rate, t.back, t.pass, t.spent, t.cut, border, local, answer, enter, t.deny};
 
         // nft of Debian 12 has no "destroy": what may be absent is added first.
         slot_objects(f, &t);

@@ -317,6 +317,111 @@ int transact_names(const NameElement *names, size_t n) {
         return r == -EEXIST || r == -EBUSY ? one_by_one(names, n) : r;
 }
 
+// ---- exposures: where a port leads (of all slots), from where (of the slot), and the mark of what came so
+
+static void put_port(unsigned char *at, uint8_t protocol, uint16_t port) {
+        uint16_t wire = htons(port);
+
+        at[0] = protocol;
+        memcpy(at + 4, &wire, sizeof(wire));
+}
+
+static uint32_t exposed_mark(const NetworkExposure *exposure) {
+        return (uint32_t) exposure->slot << 16 | EXPOSED_IDS | exposure->id;
+}
+
+static Element exposed_nat(const NetworkSettings *settings, const NetworkExposure *exposure, int family) {
+        bool four = family == AF_INET;
+        size_t size = four ? 4 : 16;
+        Element element = {.set = four ? "expose4" : "expose6", .size = 8, .data_size = size + 4, .timeout = exposure->left_ms};
+        NetworkAddress address;
+        uint16_t port = htons(exposure->port);
+
+        network_address(settings, exposure->slot, &address);
+        put_port(element.key, exposure->protocol, exposure->host_port);
+        memcpy(element.data, four ? (const void *) &address.ipv4 : &address.ipv6, size);
+        memcpy(element.data + size, &port, sizeof(port));
+        return element;
+}
+
+static Element exposed_from(const NetworkExposure *exposure, int family, const char *set) {
+        size_t size = family == AF_INET ? 4 : 16;
+        uint32_t mark = exposed_mark(exposure);
+        Element element = {.set = set, .size = 8 + size, .range = true, .data_size = sizeof(mark), .timeout = exposure->left_ms};
+
+        put_port(element.key, exposure->protocol, exposure->host_port);
+        if (exposure->from_family == family)
+                memcpy(element.key + 8, exposure->from, size);
+        memcpy(element.end, element.key, element.size);
+        for (unsigned bit = exposure->from_family ? exposure->from_prefix : 0; bit < size * 8; bit++)
+                element.end[8 + bit / 8] |= (unsigned char) (0x80 >> bit % 8);
+        memcpy(element.data, &mark, sizeof(mark));
+        return element;
+}
+
+typedef struct ExposedElements {
+        Element elements[5];
+        char names[3][16];
+        size_t n;
+} ExposedElements;
+
+// What leads there last when it is made, first when it goes.
+static void exposed_elements(const NetworkSettings *settings, const NetworkExposure *exposure, ExposedElements *ret) {
+        const int families[] = {AF_INET, AF_INET6};
+        uint32_t mark = exposed_mark(exposure);
+
+        ret->n = 0;
+        for (size_t i = 0; i < 2; i++)
+                if (!exposure->from_family || exposure->from_family == families[i])
+                        ret->elements[ret->n++] = exposed_nat(settings, exposure, families[i]);
+        for (size_t i = 0; i < 2; i++) {
+                if (exposure->from_family && exposure->from_family != families[i])
+                        continue;
+                (void) snprintf(ret->names[i], sizeof(ret->names[i]), "i%04x_expose%d", exposure->slot, i ? 6 : 4);
+                ret->elements[ret->n++] = exposed_from(exposure, families[i], ret->names[i]);
+        }
+        (void) snprintf(ret->names[2], sizeof(ret->names[2]), "i%04x_exposed", exposure->slot);
+        ret->elements[ret->n] = (Element) {.set = ret->names[2], .size = sizeof(mark), .timeout = exposure->left_ms};
+        memcpy(ret->elements[ret->n++].key, &mark, sizeof(mark));
+}
+
+int transaction_expose(Transaction *transaction, const NetworkSettings *settings, const NetworkExposure *exposure) {
+        ExposedElements list;
+        int r = 0;
+
+        exposed_elements(settings, exposure, &list);
+        for (size_t i = 0; i < list.n && r >= 0; i++)
+                r = batch_element(&transaction->batch, &list.elements[i], true);
+        return r;
+}
+
+int transact_expose(const NetworkSettings *settings, const NetworkExposure *exposure) {
+        _cleanup_(transaction_freep) Transaction *transaction = NULL;
+        int r = transaction_new(&transaction);
+
+        if (r >= 0)
+                r = transaction_expose(transaction, settings, exposure);
+        return r < 0 ? r : transaction_commit(transaction);
+}
+
+// One by one: some may have ended.
+int transact_unexpose(const NetworkSettings *settings, const NetworkExposure *exposure) {
+        ExposedElements list;
+        int r = 0;
+
+        exposed_elements(settings, exposure, &list);
+        for (size_t i = 0; i < list.n && r >= 0; i++) {
+                _cleanup_(transaction_freep) Transaction *transaction = NULL;
+                r = transaction_new(&transaction);
+                if (r >= 0)
+                        r = batch_element(&transaction->batch, &list.elements[i], false);
+                if (r >= 0)
+                        r = transaction_commit(transaction);
+                r = r == -ENOENT ? 0 : r;
+        }
+        return r;
+}
+
 int transaction_commit(Transaction *transaction) {
         int r = batch_send(&transaction->batch, transaction->first);
 

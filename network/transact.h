@@ -24,6 +24,9 @@ int transact_names(const NameElement *names, size_t n);
 int transact_slot(const NetworkSettings *settings, uint16_t slot, bool add);
 
 // One transaction of many parts, for a restart or a restore: all slots go live together.
+// Both directions; removing what is not there is success.
+int transact_expose(const NetworkSettings *settings, const NetworkExposure *exposure);
+int transact_unexpose(const NetworkSettings *settings, const NetworkExposure *exposure);
 typedef struct Transaction Transaction;
 int transaction_new(Transaction **ret);
 Transaction *transaction_free(Transaction *transaction);
@@ -32,4 +35,5 @@ int transaction_deny_sets(Transaction *transaction);
 int transaction_slot(Transaction *transaction, const NetworkSettings *settings, uint16_t slot);
 int transaction_policy(Transaction *transaction, const PolicyText *text);
 int transaction_name(Transaction *transaction, const NameElement *name);
+int transaction_expose(Transaction *transaction, const NetworkSettings *settings, const NetworkExposure *exposure);
 int transaction_commit(Transaction *transaction);

@@ -902,6 +902,119 @@ def test_names(d):
     return d
 
 
+def peer_server(ns, port, kind=socket.SOCK_STREAM):
+    """In an instance: tells each who he is, and goes on as long as he does."""
+    for address in ("10.99.0.1", "2a01:4f8:1:1::1"):
+        with Inside(ns):
+            s = socket.socket(family(address), kind)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind((address, port))
+
+        def hold(c, peer):
+            try:
+                while c.recv(100):
+                    c.sendall(peer[0].encode())
+            except OSError:
+                pass
+
+        def stream(s=s):
+            s.listen(64)
+            while True:
+                c, peer = s.accept()
+                threading.Thread(target=hold, args=(c, peer), daemon=True).start()
+
+        def datagram(s=s):
+            while True:
+                _, peer = s.recvfrom(2048)
+                s.sendto(peer[0].encode(), peer)
+
+        threading.Thread(target=stream if kind == socket.SOCK_STREAM else datagram, daemon=True).start()
+
+
+def test_expose(d):
+    d.ok("policy 1 allow@0.0.0.0/0@tcp@9999")
+    d.ok("attach 2")
+    peer_server("c1", 7100)
+    peer_server("c1", 7100, socket.SOCK_DGRAM)
+    four, six, inside4, inside6 = "93.1.1.2", "2a01:4f8:2::2", "93.1.1.1", "2a01:4f8:2::1"
+    check(who("net", four, 8100) == "reset" and who("net", six, 8100) == "reset", "nothing is exposed unless somebody says so")
+    d.ok("expose 1 0 tcp 8100 7100 0 -")
+    d.ok("expose 1 1 udp 8100 7100 0 -")
+    found = [who("net", a, 8100, k) for a in (four, six) for k in (socket.SOCK_STREAM, socket.SOCK_DGRAM)]
+    check(found == [inside4, inside4, inside6, inside6], "TCP and UDP, IPv4 and IPv6, and the instance sees who comes %s" % found)
+    check(who("net", four, 7100) == "reset" and who("net", "10.99.0.1", 7100) == "silent", "no other port, and not past the host's address")
+    check(who("c2", four, 8100) == "reset" and who("c2", "169.254.0.1", 8100) == "reset", "not for other instances")
+    check("error" in d.do("expose 2 0 tcp 8100 7100 0 -") and "error" not in d.do("expose 1 0 tcp 8100 7100 0 -"), "a port leads to one instance; already so is success")
+    d.ok("expose 1 2 tcp 8101 7100 0 93.1.2.0/24")
+    with Inside("net"):
+        s = socket.socket()
+    s.bind(("93.1.2.1", 0))
+    s.settimeout(1)
+    s.connect((four, 8101))
+    s.send(b"x")
+    check(s.recv(50) == b"93.1.2.1" and who("net", four, 8101) == "silent" and who("net", six, 8101) == "reset", "from one network only")
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    check(who("net", four, 8100) == inside4, "it survives a restart")
+    for line in ("attach 1", "attach 2", "limits 1", "policy 1", "expose 1 0 tcp 8100 7100 0 -", "expose 1 1 udp 8100 7100 0 -", "expose 1 2 tcp 8101 7100 0 93.1.2.0/24", "watch 50"):
+        d.ok(line)
+    s.send(b"x")
+    check(s.recv(50) == b"93.1.2.1", "with its connections")
+    run("nft", "flush", "ruleset")
+    d.ok("watch 1000")
+    s.send(b"x")
+    check(who("net", six, 8100) == inside6 and who("net", four, 8101) == "silent" and s.recv(50) == b"93.1.2.1", "and a foreign flush")
+    d.ok("unexpose 1 2 tcp 8101 7100 0 93.1.2.0/24")
+    try:
+        s.send(b"x")
+        gone = s.recv(50) == b""
+    except OSError:
+        gone = True
+    check(gone and who("net", four, 8101) == "reset", "closed: its connections end")
+    d.ok("policy 1 allow@0.0.0.0/0@any@- allow@::/0@any@-")
+    d.ok("expose 1 3 tcp 8102 7100 2000 -")
+    with Inside("net"):
+        s = socket.socket()
+    s.settimeout(1)
+    s.connect((four, 8102))
+    s.send(b"x")
+    held = s.recv(50)
+    time.sleep(2.5)
+    try:
+        s.send(b"x")
+        gone = s.recv(50) == b""
+    except OSError:
+        gone = True
+    check(held == inside4.encode() and gone and who("net", four, 8102) == "reset", "at its time it ends by itself, with its connections, whatever the policy")
+    d.ok("expose 1 3 tcp 8102 7100 0 -")
+    check(who("net", four, 8102) == inside4, "and may begin again")
+    d.ok("limits 1 connections=2")
+    held = []
+    for _ in range(4):
+        with Inside("net"):
+            c = socket.socket()
+        c.settimeout(1)
+        try:
+            c.connect((four, 8100))
+            c.send(b"x")
+            c.recv(50)
+            held.append(c)
+        except OSError:
+            pass
+    check(len(held) == 2, "connections from outside are limited, too (%d)" % len(held))
+    for c in held:
+        c.close()
+    d.ok("limits 1")
+    d.ok("cut 1 yes")
+    check(who("net", four, 8100) == "silent", "an instance that is cut off is not reached")
+    d.ok("cut 1 no")
+    check(who("net", four, 8100) == inside4, "and then again")
+    d.ok("unexpose 1 0 tcp 8100 7100 0 -")
+    d.ok("policy 1")
+    return d
+
+
 def as_user(uid, address, port, kind="STREAM"):
     code = "import socket,sys\ns=socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET, socket.SOCK_%s)\ns.settimeout(1)\ns.connect((sys.argv[1],int(sys.argv[2])))\ns.send(b'x')\nprint(len(s.recv(9)))" % kind
     return run("setpriv", "--reuid=%d" % uid, "--regid=%d" % uid, "--clear-groups", "python3", "-c", code, address, str(port), quiet=True).returncode == 0
@@ -1025,6 +1138,7 @@ def test_detach(d):
     d.ok("detach 4097")
     check("[" not in d.ok("leaks"), "and detaching the slot removes them")
     base = run("nft", "list", "ruleset").stdout
+    check(" 8100" not in base and "8102" not in base, "nor a port that led there")
     check("0001" not in base.replace("0x00000", "") and "hv0001" not in base + run("ip", "rule").stdout + run("ip", "-6", "rule").stdout, "no chain, element or rule of the slot is left")
     d.ok("remove-all")
     check("hostd" not in run("nft", "list", "tables").stdout and "blackhole" not in run("ip", "rule").stdout, "remove-all leaves nothing")
@@ -1113,6 +1227,7 @@ def main():
     d = test_cut(d)
     d = test_redirect(d)
     d = test_names(d)
+    d = test_expose(d)
     d = test_helpers(d)
     test_speed(d)
     test_foreign(d)

@@ -109,6 +109,20 @@ static int do_helpers(char **a, Error *err) {
         return network_set_helpers(network, &helpers, err);
 }
 
+// expose|unexpose SLOT ID PROTOCOL AS PORT MS CIDR|-
+static int do_expose(char **a, Error *err) {
+        NetworkExposure e = {.slot = (uint16_t) number(a[1]), .id = (uint8_t) number(a[2]), .protocol = strcmp(a[3], "udp") == 0 ? IPPROTO_UDP : IPPROTO_TCP,
+                             .host_port = (uint16_t) number(a[4]), .port = (uint16_t) number(a[5]), .left_ms = number(a[6])};
+        Cidr from;
+
+        if (cidr_parse(a[7], &from) >= 0) {
+                e.from_family = from.family;
+                e.from_prefix = from.prefix;
+                memcpy(e.from, from.bytes, sizeof(e.from));
+        }
+        return *a[0] == 'u' ? network_unexpose(network, &e, err) : network_expose(network, &e, err);
+}
+
 // text SLOT RULE…: by ruleset_policy() and libnftables, with ids from 1.
 static int do_text(char **a, Error *err) {
         _cleanup_(compiled_freep) Compiled *compiled = NULL;
@@ -287,7 +301,7 @@ static int do_uplink(char **a, Error *err) {
 static const struct { const char *word; int (*fn)(char **a, Error *err); size_t arguments; } commands[] = {
         {"new", do_new, 2},           {"attach", do_attach, 1}, {"detach", do_detach, 1},
         {"plug", do_plug, 2},         {"plugged", do_plugged, 1},   {"policy", do_policy, 1},
-        {"many", do_many, 2},         {"limits", do_limits, 1}, {"traffic", do_traffic, 1}, {"begin", do_begin, 1}, {"resume", do_resume, 2}, {"cut", do_cut, 2}, {"border", do_border, 1}, {"name", do_name, 4}, {"helpers", do_helpers, 1}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
+        {"many", do_many, 2},         {"limits", do_limits, 1}, {"traffic", do_traffic, 1}, {"begin", do_begin, 1}, {"resume", do_resume, 2}, {"cut", do_cut, 2}, {"border", do_border, 1}, {"name", do_name, 4}, {"helpers", do_helpers, 1}, {"expose", do_expose, 7}, {"unexpose", do_expose, 7}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
         {"leaks", do_leaks, 0},       {"doctor", do_doctor, 0}, {"obstacles", do_obstacles, 0}, {"watch", do_watch, 1},     {"restore", do_restore, 0},
         {"remove-all", do_remove, 0}, {"uplink", do_uplink, 0},
         {"explain", do_explain, 3},
