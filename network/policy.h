@@ -7,8 +7,8 @@
 //  * the ranges that are denied by default (private, link-local and metadata, carrier NAT, documentation, multicast, v4 in v6):
 //    an allow reaches them only if its `to` is equal to or inside one of them ("10.1.0.0/16" does, "0.0.0.0/0" does not);
 //  * TCP port 25: an allow reaches it only if its `ports` has the single entry 25 ("25,465" does, "1-1024" or no ports does not);
-//  * the host's own addresses and the pools of the instances: no rule reaches them, however exact. Nothing accepts connections
-//    towards an instance yet, and the host's input chain knows no policy. policy_explain() does not know these addresses.
+//  * the host's own addresses and the pools of the instances: no rule reaches them, however exact. No rule accepts connections
+//    towards an instance (hostctl expose does), and the host's input chain knows no policy. policy_explain() does not know these addresses.
 // POLICY_ANY is every protocol, not only tcp, udp and icmp; POLICY_ICMP is ICMPv6 where `to` is IPv6. An allow by name is tcp and port 443
 // unless it says otherwise; a denial by name without protocol and ports is of the name altogether.
 #pragma once

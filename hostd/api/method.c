@@ -10,6 +10,7 @@ static const char *const choices_result[] = {"ok", "started", "ended", "Internal
                                              "Busy", "Conflict", "Unavailable", "Degraded", "Timeout", "Cancelled", NULL};
 static const char *const choices_flow[] = {"dns", "tls", "http", "connect", "kernel", NULL};
 static const char *const choices_protocol[] = {"tcp", "udp", "icmp", NULL};
+static const char *const choices_exposed[] = {"tcp", "udp", NULL};
 
 #define NAME_PARAM {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "the instance"}
 #define NAMES_PARAM \
@@ -208,6 +209,23 @@ static const Param params_policy_explain[] = {
         FORMAT_PARAM,
         END,
 };
+#define EXPOSED_PARAMS \
+        NAME_PARAM, \
+        {"port", 0, PARAM_INT, PARAM_REQUIRED | PARAM_POSITIONAL, .min = 1, .max = 65535, .meta = "PORT", .doc = "port of the instance"}, \
+        {"protocol", 0, PARAM_STRING, 0, VALID_NAME, .meta = "PROTOCOL", .doc = "tcp (default) or udp", .choices = choices_exposed}
+static const Param params_expose[] = {
+        EXPOSED_PARAMS,
+        {"as", 0, PARAM_INT, 0, .min = 1, .max = 65535, .meta = "PORT", .doc = "port of the host (default: the same)"},
+        {"for", 0, PARAM_SPAN, 0, .min = 1000000, .max = 366LL * 24 * 3600 * 1000000, .meta = "SPAN", .doc = "how long (default: until unexpose)"},
+        {"from", 0, PARAM_STRING, 0, VALID_CIDR, .meta = "CIDR", .doc = "only for this network (default: everywhere)"},
+        END,
+};
+static const Param params_unexpose[] = {EXPOSED_PARAMS, END};
+static const Param params_exposed[] = {
+        {"name", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "only of this instance"},
+        FORMAT_PARAMS,
+        END,
+};
 static const Param params_carve[] = {
         {"count", 'n', PARAM_INT, PARAM_REQUIRED, .min = 1, .max = 64, .meta = "N", .doc = "how many equal instances"},
         {"template", 0, PARAM_STRING, 0, VALID_TEMPLATE, .meta = "TEMPLATE", .doc = "template of each (default: the host's default)"},
@@ -299,6 +317,10 @@ static const Column columns_template[] = {
 };
 static const Column columns_policy[] = {
         {"policy", "POLICY"}, {"rules", "RULES", .type = PARAM_INT}, {"used_by", "USED-BY"}, {"description", "DESCRIPTION"}, {NULL},
+};
+static const Column columns_exposed[] = {
+        {"name", "NAME"}, {"protocol", "PROTOCOL"}, {"port", "PORT", .type = PARAM_INT}, {"as", "AS", .type = PARAM_INT}, {"from", "FROM"},
+        {"left", "LEFT", .type = PARAM_SPAN}, {NULL},
 };
 static const Column columns_carve[] = {
         {"name", "NAME"}, {"cpu", "CPU"}, {"memory", "MEMORY", .type = PARAM_SIZE}, {"disk", "DISK", .type = PARAM_SIZE}, {"pids", "PIDS", .type = PARAM_INT},
@@ -411,6 +433,12 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "It stays so until restore, also when the instance, hostd or the host is started again. Commands and files go on: they do not use the network."},
         [METHOD_NETWORK_RESTORE] = {"io.hostd.Network.Restore", "network restore", OPERATE, MUTATES, 0, params_names, .doc = "Give an instance its network back",
                 .manual = "Connections from before the cut do not come back."},
+        [METHOD_NETWORK_EXPOSE] = {"io.hostd.Network.Expose", "expose", ADMIN, MUTATES, 0, params_expose, .doc = "Let a port of the host lead to one of an instance",
+                .manual = "On every address of the host, IPv4 and IPv6; the instance sees who comes. At its end its connections end as well, also when no hostd runs then. A port on which the host itself listens is refused."},
+        [METHOD_NETWORK_UNEXPOSE] = {"io.hostd.Network.Unexpose", "unexpose", ADMIN, MUTATES, 0, params_unexpose, .doc = "Close what leads to a port of an instance",
+                .manual = "Established connections end."},
+        [METHOD_NETWORK_EXPOSED] = {"io.hostd.Network.Exposed", "exposed", VIEW, 0, 0, params_exposed, "ports", columns_exposed, "List ports that lead to instances",
+                .manual = "left is null for a port without an end."},
         [METHOD_HOST_CARVE] = {"io.hostd.Host.Carve", "carve", ADMIN, MUTATES | SPECIAL, 0, params_carve, "plan", columns_carve, "Divide this host into equal instances",
                 .manual = "Without write only the plan is made. hostctl prints it and asks before it calls again with write; --yes does not ask."},
         [METHOD_HOST_DOCTOR] = {"io.hostd.Host.Doctor", "doctor", VIEW, SPECIAL, 0, params_list, "protections", columns_doctor, "Say which protections this host enforces",

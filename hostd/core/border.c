@@ -441,6 +441,10 @@ BorderState border_state(const Border *border, BorderPart part) {
         return border->helpers[part].state;
 }
 
+bool border_can_run(const Border *border, BorderPart part) {
+        return border_is_installed(&border->config, part) && border_has_user(&border->config, part);
+}
+
 const char *border_reason(const Border *border, BorderPart part) {
         return border->helpers[part].reason;
 }

@@ -3,9 +3,11 @@
 #include "core/border_link.h"
 
 #include <arpa/inet.h>
+#include <pwd.h>
 #include <string.h>
 
 #include "base/io.h"
+#include "base/log.h"
 #include "base/strv.h"
 #include "border/border.h"
 #include "core/guest.h"
@@ -27,6 +29,8 @@ typedef struct BorderLink {
         size_t n_changed;
         bool everything;     // there was no memory to note which
         char **upstreams;
+        NetworkHelpers helpers; // as the firewall knows them
+        bool fenced;
         sd_event_source *publish;
 } BorderLink;
 
@@ -59,6 +63,41 @@ static int host_upstreams(char ***ret) {
         return r;
 }
 
+static void upstream_add(NetworkHelpers *helpers, const char *text) {
+        struct NetworkUpstream *u = &helpers->upstreams[helpers->n_upstreams];
+
+        u->family = strchr(text, ':') ? AF_INET6 : AF_INET;
+        helpers->n_upstreams += inet_pton(u->family, text, u->address) == 1;
+}
+
+// The firewall keeps the helpers from what they have no business with. Users that do not exist yet have no processes either; they are
+// looked for again each minute.
+static void link_fence(BorderLink *link) {
+        static const char *const users[] = {BORDER_RESOLVER, BORDER_PROXY, BORDER_FLOW, BORDER_HAPROXY};
+        _cleanup_error_ Error err = ERROR_NULL;
+        NetworkHelpers helpers;
+
+        memset(&helpers, 0, sizeof(helpers)); // compared as bytes
+        for (size_t i = 0; i < ELEMENTS(users); i++) {
+                const struct passwd *entry = getpwnam(users[i]);
+                if (!entry || entry->pw_uid == 0)
+                        continue;
+                helpers.uids[helpers.n_uids++] = entry->pw_uid;
+                if (i == 0)
+                        helpers.resolver = entry->pw_uid;
+        }
+        for (char **p = link->upstreams; p && *p && helpers.n_upstreams < NETWORK_UPSTREAMS_MAX; p++)
+                upstream_add(&helpers, *p);
+        if (link->fenced && memcmp(&helpers, &link->helpers, sizeof(helpers)) == 0)
+                return;
+        link->fenced = network_set_helpers(link->manager->network, &helpers, &err) >= 0;
+        link->helpers = helpers;
+        if (link->fenced)
+                manager_unwarn(link->manager, "border-fence", "host");
+        else
+                manager_warn(link->manager, "border-fence", "host", "the border's programs are not fenced in: %s", error_message(&err, -EIO));
+}
+
 static void link_read_upstreams(BorderLink *link) {
         char **configured = link->manager->desired->host.resolver_upstream, **fresh = NULL;
 
@@ -68,6 +107,7 @@ static void link_read_upstreams(BorderLink *link) {
                 return; // what was there before may still answer
         strv_free(link->upstreams);
         link->upstreams = fresh;
+        link_fence(link);
 }
 
 // A slot without a wire has no client: the helpers listen on the wire itself. Nothing is to be freed: strings are borrowed, and so is the list.
@@ -217,9 +257,17 @@ static int on_insert(void *userdata, const BorderInsert *insert) {
         Manager *m = link->manager;
         const Instance *instance = instance_list_by_slot(&m->instances, insert->slot);
 
+        NetworkName name = {.slot = insert->slot, .rule_id = insert->rule_id, .family = insert->family == 4 ? AF_INET : AF_INET6, .ttl_s = insert->ttl_s};
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
         if (!instance || !instance_is_live(instance) || !instance->config)
                 return -ENOENT;
-        return -EOPNOTSUPP; // the ruleset has no map of names yet: the resolver answers SERVFAIL
+        memcpy(name.address, insert->address, sizeof(name.address));
+        r = network_name_insert(m->network, &name, &err);
+        if (r < 0)
+                log_debug("%s: %s", instance->record.name, error_message(&err, r)); // the resolver tells who asked
+        return r;
 }
 
 static json_t *event_json(const FlowRecord *record) {
@@ -265,6 +313,9 @@ static void on_state(void *userdata, BorderPart part) {
 
         if (link->manager->stopping)
                 return;
+        for (Instance *i = link->manager->instances.first; i; i = i->next) // its program may have come or gone
+                if (instance_is_live(i) && instance_network_lead(i, NULL) < 0)
+                        log_warning("%s: cannot be led to %s", i->record.name, name);
         if (state == BORDER_DOWN || (state == BORDER_UP && *reason))
                 manager_warn(link->manager, name, "host", "%s: %s", name, reason);
         else if (state != BORDER_CALLING)
@@ -329,6 +380,10 @@ void border_link_start(Manager *m) {
 
 void border_link_free(Manager *m) {
         m->border = link_free(m->border);
+}
+
+bool border_link_leads(const Manager *m, BorderPart part) {
+        return m->border && border_can_run(m->border->border, part);
 }
 
 const char *border_link_state(const Manager *m, BorderPart part, BorderState *ret_state) {

@@ -133,6 +133,13 @@ static int account(const BorderConfig *config, const char *user, uid_t *ret_uid,
         return r < 0 ? error_set(err, ERR_UNAVAILABLE, "the user %s is missing", user) : 0;
 }
 
+bool border_has_user(const BorderConfig *config, BorderPart part) {
+        uid_t uid;
+        gid_t gid;
+
+        return (config->account ?: host_account)(border_part_to_string(part), &uid, &gid) >= 0;
+}
+
 // A name in place of an older one whose listener is gone: nobody was there when hostd looked.
 static int socket_make(const BorderConfig *config, const BorderSocket *s, int *ret, Error *err) {
         _cleanup_close_ int fd = socket(AF_UNIX, s->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -58,6 +58,9 @@ void handle_policy_explain(Request *request);
 void handle_network_show(Request *request);
 void handle_network_cut(Request *request);
 void handle_network_restore(Request *request);
+void handle_expose(Request *request);
+void handle_unexpose(Request *request);
+void handle_exposed(Request *request);
 // host
 void handle_carve(Request *request);
 void handle_doctor(Request *request);

@@ -78,6 +78,7 @@ typedef struct Instance {
         uint64_t wanted_network, applied_network, wanted_limits, applied_limits; // revisions
         usec_t begun;           // monotonic, of the present start
         int64_t traffic_day;    // since 1970; 0: not known yet
+        bool exposed;           // what is exposed of it was, in this start
         unsigned traffic_told;  // percent of the day's traffic of which somebody was told
         uint64_t cookie;
         InstanceWaiter *waiters;
@@ -137,6 +138,7 @@ int instance_apply_network(Instance *instance, Error *err);
 // Network (instance_network.c).
 int instance_network_apply(Instance *instance, Error *err); // all but the policies, and before them
 int instance_network_cut(Instance *instance, bool cut, Error *err); // stays so until taken back, whatever stops meanwhile
+int instance_network_lead(Instance *instance, Error *err); // to the border, as far as it is there
 bool instance_network_is_cut(const Instance *instance);
 void instance_network_look(Manager *manager); // writes down the traffic used, begins days, tells of what is used up
 void instance_network_pause(Instance *instance); // before its slot is detached: what was used is written down

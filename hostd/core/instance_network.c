@@ -8,7 +8,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/manager.h"
+#include "core/border_link.h"
+#include "core/expose.h"
 
 #define DAY (24 * 3600 * USEC_PER_SEC)
 #define HIGH 80
@@ -68,6 +69,13 @@ static int traffic_resume(Instance *instance, Error *err) {
         return network_traffic_resume(network, slot, used, err);
 }
 
+int instance_network_lead(Instance *instance, Error *err) {
+        Manager *m = instance->manager;
+        const NetworkBorder border = {border_link_leads(m, BORDER_PART_RESOLVER), border_link_leads(m, BORDER_PART_PROXY)};
+
+        return network_set_border(m->network, instance->record.slot, &border, err);
+}
+
 int instance_network_apply(Instance *instance, Error *err) {
         const uint64_t *value = instance->config->limits.value;
         const NetworkLimits limits = {value[LIMIT_UPLOAD], value[LIMIT_DOWNLOAD], value[LIMIT_CONNECTIONS], value[LIMIT_CONNECTION_RATE],
@@ -77,7 +85,13 @@ int instance_network_apply(Instance *instance, Error *err) {
 
         if (r >= 0)
                 r = traffic_resume(instance, err);
-        return r < 0 ? r : network_set_limits(network, instance->record.slot, &limits, err);
+        if (r >= 0)
+                r = network_set_limits(network, instance->record.slot, &limits, err);
+        if (r >= 0)
+                r = instance_network_lead(instance, err);
+        if (r >= 0 && !instance->exposed)
+                r = expose_resume(instance, err);
+        return r;
 }
 
 bool instance_network_is_cut(const Instance *instance) {
@@ -146,6 +160,7 @@ void instance_network_look(Manager *m) {
         for (Instance *i = m->instances.first; i; i = i->next)
                 if (instance_is_live(i) && has_traffic(i) && i->traffic_day)
                         traffic_look(i);
+        expose_expire(m);
 }
 
 void instance_network_pause(Instance *instance) {
@@ -154,12 +169,14 @@ void instance_network_pause(Instance *instance) {
         if (instance->traffic_day && instance->traffic_day == today() && network_traffic(instance->manager->network, instance->record.slot, &used, NULL) >= 0)
                 traffic_write(instance, used);
         instance->traffic_day = 0;
+        instance->exposed = false;
 }
 
 void instance_network_forget(Instance *instance) {
         static const char *const kinds[] = {"traffic", "cut"};
         Key key;
 
+        expose_forget(instance);
         for (size_t i = 0; i < ELEMENTS(kinds); i++)
                 (void) store_value_set(instance->manager->store, key_of(instance, kinds[i], key), NULL, NULL); // absent, mostly
 }
