@@ -49,9 +49,7 @@ static void connection_record(const Connection *c, FlowVerdict verdict, uint8_t 
 static void connection_free(Connection *c) {
         Slot *slot = c->slot;
 
-        for (size_t i = 0; i < ELEMENTS(c->found); i++)
-                if (c->found[i].cookie)
-                        resolve_client_cancel(slot->proxy->resolver, c->found[i].cookie);
+        connection_stop_asking(c);
         (void) dial_free(c->dial);
         relay_done(&c->relay, &slot->proxy->pipes);
         sd_event_source_disable_unref(c->client_io);
@@ -151,6 +149,7 @@ void connection_refuse(Connection *c, const Refusal *refusal) {
         char text[TEXT_MAX];
         size_t n;
 
+        connection_stop_asking(c);
         c->server_io = sd_event_source_disable_unref(c->server_io);
         c->server = close_fd(c->server);
         if (!connection_is_http(c) && refusal->alert == 0) {

@@ -80,6 +80,7 @@ int connection_set_timer(Connection *c, usec_t from_now);
 // ---- connection_route.c
 void connection_route(Connection *c); // it is known what the client wants
 void connection_resolve_timeout(Connection *c);
+void connection_stop_asking(Connection *c); // the resolver's answers are not wanted any more
 bool connection_still_allowed(Connection *c, char *reason, size_t size);
 
 // ---- connection_relay.c

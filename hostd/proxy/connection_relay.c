@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Connection, relaying: see connection.h. Streams live as long as both ends do: an end that is gone is found by TCP's own probes, so a quiet
-// WebSocket may be quiet for days.
+// WebSocket may be quiet for days. No TCP_USER_TIMEOUT: it would also end a stream whose reader pauses.
 #include "proxy/connection_internal.h"
 
 #include <netinet/tcp.h>
@@ -19,7 +19,6 @@ static void keep_alive(int fd) {
                 {IPPROTO_TCP, TCP_KEEPIDLE, 60},
                 {IPPROTO_TCP, TCP_KEEPINTVL, 15},
                 {IPPROTO_TCP, TCP_KEEPCNT, 4},
-                {IPPROTO_TCP, TCP_USER_TIMEOUT, 300000}, // of what is sent and not acknowledged
                 {IPPROTO_TCP, TCP_NODELAY, 1},
         };
 

@@ -82,10 +82,9 @@ static void connection_fail(Connection *c, unsigned status, const char *what, in
 
 // ---- connected
 
-static void connection_connected(Connection *c, int server) {
+static void connection_connected(Connection *c) {
         static const char answer[] = "HTTP/1.1 200 Connection established\r\n\r\n";
 
-        c->server = server;
         if (c->kind != FLOW_CONNECT || c->request) {
                 connection_relay(c);
                 return;
@@ -105,6 +104,7 @@ static void connection_connected(Connection *c, int server) {
 
 static void dialed(int fd, const ProxyAddress *address, void *userdata) {
         Connection *c = userdata;
+        char reason[REASON_MAX];
 
         c->target = *address; // the dial's, which goes now
         c->dial = dial_free(c->dial);
@@ -112,7 +112,12 @@ static void dialed(int fd, const ProxyAddress *address, void *userdata) {
                 connection_fail(c, fd == -ETIMEDOUT ? 504 : 502, "cannot connect", fd);
                 return;
         }
-        connection_connected(c, fd);
+        c->server = fd;
+        // Meanwhile the rules may be other ones, and of several addresses only the first was asked about.
+        if (!connection_still_allowed(c, reason, sizeof(reason)))
+                connection_end(c, FLOW_DENY, FLOW_FLAG_CUT, reason);
+        else
+                connection_connected(c);
 }
 
 static void connection_dial(Connection *c, const ProxyAddress *addresses, size_t n) {
@@ -141,10 +146,11 @@ static void connection_intercept(Connection *c, const ProxyAddress *target) {
                 connection_fail(c, 503, "nothing here can inspect it, as its rule says", -errno);
                 return;
         }
+        c->server = TAKE_FD(fd);
         if (sd_event_source_set_enabled(c->timer, SD_EVENT_OFF) < 0)
                 connection_fail(c, 503, "out of memory", 0);
         else
-                connection_connected(c, TAKE_FD(fd));
+                connection_connected(c);
 }
 
 // ---- by its name
@@ -186,6 +192,14 @@ static void connection_unresolved(Connection *c) {
                 connection_fail(c, 502, "cannot be resolved", error);
 }
 
+void connection_stop_asking(Connection *c) {
+        for (size_t i = 0; i < ELEMENTS(c->found); i++) {
+                if (c->found[i].cookie)
+                        resolve_client_cancel(c->slot->proxy->resolver, c->found[i].cookie);
+                c->found[i].cookie = 0;
+        }
+}
+
 static void connection_resolved(Connection *c) {
         ProxyAddress candidates[DIAL_ADDRESSES_MAX];
         MeterTime now = {clock_monotonic(), clock_realtime()};
@@ -194,11 +208,7 @@ static void connection_resolved(Connection *c) {
         size_t n;
         int r;
 
-        for (size_t i = 0; i < ELEMENTS(c->found); i++) {
-                if (c->found[i].cookie)
-                        resolve_client_cancel(c->slot->proxy->resolver, c->found[i].cookie);
-                c->found[i].cookie = 0;
-        }
+        connection_stop_asking(c);
         if (c->found[0].n + c->found[1].n == 0) {
                 connection_unresolved(c);
                 return;
