@@ -587,6 +587,14 @@ def test_limits(hostd, up, records):
     hostd.views(first(), whole=False)
 
 
+def answers(n):
+    """The kernel may have dropped the question."""
+    try:
+        return ask(n, "plain.example", timeout=0.3).rcode == NOERROR
+    except OSError:
+        return False
+
+
 def packets(n, way):
     return int(open("/sys/class/net/hv000%d/statistics/%s_packets" % (n, way)).read())
 
@@ -615,7 +623,7 @@ def test_flood(hostd):
     # 540 at once, 520 a second, and what a pause lets pile up in the socket: that alone would be 300 twenty times a second.
     check(came > 8000 * seconds / SLOW and went < 600 + 8000 * seconds, "a flood of %d questions gets %d answers in %.1f s" % (came, went, seconds))
     check(slowest < 0.3 * SLOW, "and holds up nobody else (%.0f ms)" % (slowest * 1000))
-    check(until(lambda: ask(2, "plain.example").rcode == NOERROR), "behind it the instance may ask again")
+    check(until(lambda: answers(2)), "behind it the instance may ask again")
     hostd.views(first(), whole=False)
 
 
