@@ -14,7 +14,7 @@
 
 #define FILES_MAX 65536
 #define FILES_RESERVED 512 // listeners of 64 slots, and what else is open
-#define MEMORY_MAX (192ull << 20)
+#define MEMORY_MAX (384ull << 20) // the rules of thousands of slots at once, and their text
 
 // What is used of today's budgets outlives this process where it was given a directory to write to; elsewhere they begin anew with it.
 static int open_meters(void) {

@@ -347,6 +347,17 @@ def case_inspect():
         s.close()
         r = records.find(since, verdict="allow", name="seen.example.org")
         check("and its record says that it was intercepted, and counts the client's bytes alone", r and r["flags"] & 1 and r["tx"] == want and r["rx"] == 6, r)
+    front.close()
+    os.unlink("/run/hostd/haproxy/1/front.sock")
+    haproxy = http_server("front", "unix@/run/hostd/haproxy/1/front.sock mode 666 accept-proxy ssl crt {both} alpn h2,http/1.1",
+                          'lf-string "%[fc_pp_authority] %[fc_pp_unique_id] %[src] %[dst] %[dst_port]"')
+    until(lambda: os.path.exists("/run/hostd/haproxy/1/front.sock"))
+    for address, words in ((EVIL, []), ("[2a00:1::77]", ["-6"]), (EVIL, ["-x", "http://" "169.254.0.1:3128"])):
+        code, out, err = curl("--http2", *words, "https://seen.example.org/", resolve={"seen.example.org": address})
+        source = CLIENT6 if words == ["-6"] else CLIENT
+        check("the real HAProxy reads name, slot, client and server from it", code == 0 and out.decode().split() ==
+              ["seen.example.org", "1", source, GOOD6 if words == ["-6"] else GOOD, "443"], out, err)
+    haproxy.terminate()
     hostd.views(slot(rule("allow good.example.org 80", methods=["GET"], paths=["/hello"])), whole=False)
     code, out, err = curl("http://good.example.org/hello", resolve={"good.example.org": EVIL})
     check("method and path of plain HTTP", code == 0 and out.startswith(b"hello"), out, err)
@@ -391,6 +402,11 @@ def hold(n):
     return held
 
 
+def ticks(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return sum(int(n) for n in f.read().rsplit(") ", 1)[1].split()[11:13])
+
+
 def case_bounds():
     since = mark()[1]
     held = hold(620)
@@ -418,6 +434,22 @@ def case_bounds():
         pass
     check("a client that sends byte by byte has no more time than others", 9 < time.monotonic() - began < 13, time.monotonic() - began)
     check("the service goes on", curl("https://good.example.org/hello", resolve={"good.example.org": EVIL})[0] == 0)
+    hostd.stop()
+    hostd.start()
+    reset_views()
+    open_files = len(os.listdir(f"/proc/{hostd.process.pid}/fd"))
+    hostd.stop()
+    hostd.start(files=open_files)
+    reset_views()
+    answers = []
+    t = threading.Thread(target=lambda: answers.append(curl("https://good.example.org/hello", resolve={"good.example.org": EVIL})))
+    before = ticks(hostd.process.pid)
+    t.start()
+    time.sleep(1.5)
+    check("without a free descriptor a client waits, and nothing spins", not answers and ticks(hostd.process.pid) - before < 20, answers, open_files, sorted(int(f) for f in os.listdir(f"/proc/{hostd.process.pid}/fd")))
+    hostd.views(whole=False, gone=[2])
+    t.join()
+    check("and is served when there are some", answers[0][0] == 0, answers)
     hostd.stop()
     hostd.start(files=1060)
     reset_views()
@@ -552,18 +584,19 @@ def reset_views():
     return applied
 
 
-def http2_server():
+def http_server(name, bind, answer, ns=None):
+    """A HAProxy that answers everything with that."""
     with open(f"{RUN}/cert", "rb") as cert, open(f"{RUN}/key", "rb") as key, open(f"{RUN}/both", "wb") as f:
         f.write(cert.read() + key.read())
-    with open(f"{RUN}/h2.cfg", "w") as f:
+    with open(f"{RUN}/{name}.cfg", "w") as f:
         f.write(f"""defaults
             mode http
             timeout client 10s
         frontend f
-            bind {WEB2}:443 ssl crt {RUN}/both alpn h2,http/1.1
-            http-request return status 200 content-type text/plain string h2
+            bind {bind.format(both=RUN + "/both")}
+            http-request return status 200 content-type text/plain {answer}
 """)
-    return subprocess.Popen(["ip", "netns", "exec", "internet", "haproxy", "-db", "-f", f"{RUN}/h2.cfg"], stderr=subprocess.DEVNULL)
+    return subprocess.Popen([*(["ip", "netns", "exec", ns] if ns else []), "haproxy", "-db", "-f", f"{RUN}/{name}.cfg"], stderr=subprocess.DEVNULL)
 
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (16384, 16384))
@@ -571,7 +604,7 @@ network()
 certificates(NAMES)
 open(f"{RUN}/origin.log", "w").close()
 origin = subprocess.Popen(["ip", "netns", "exec", "internet", sys.executable, f"{HERE}/proxy_origin.py", f"{RUN}/origin.log", f"{RUN}/cert", f"{RUN}/key", GOOD, EVIL, BAD_PORTS, GOOD6])
-web = http2_server()
+web = http_server("h2", WEB2 + ":443 ssl crt {both} alpn h2,http/1.1", "string h2", "internet")
 records = Records()
 resolver = Resolver({**{n: [GOOD, GOOD6] for n in NAMES}, "evil.example.org": [EVIL], "h2.example.org": [WEB2], "private.example.org": ["10.99.0.2", "fd00::1"],
                      "gone.example.org": -2})

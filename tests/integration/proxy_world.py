@@ -167,7 +167,7 @@ class Hostd:
             os.set_inheritable(3, True)
         env = dict(LISTEN_FDS="1", LISTEN_FDNAMES="control", STATE_DIRECTORY=f"{RUN}/state", PATH="/usr/sbin:/usr/bin")
         self.process = subprocess.Popen(["prlimit", f"--nofile={files}", "setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups", "--inh-caps=-all",
-                                         "--bounding-set=-all", self.program], env=env, preexec_fn=child, close_fds=False, stderr=open(f"{RUN}/stderr", "a"))
+                                         "--bounding-set=-all", self.program], env=env, preexec_fn=child, pass_fds=[3], stderr=open(f"{RUN}/stderr", "a"))
         self.connect()
 
     def connect(self):
