@@ -8,7 +8,53 @@
 
 static uint8_t buffer[DNS_REPLY_MAX]; // one thread, one reply at a time
 
-static size_t send_message(const Origin *origin, const DnsQuery *query, const Answered *answered) {
+// What was gathered. The replies are all for one socket.
+static struct {
+        int fd;
+        unsigned n;
+        struct mmsghdr messages[BATCH_MAX];
+        struct iovec vectors[BATCH_MAX];
+        struct sockaddr_in6 peers[BATCH_MAX]; // or sockaddr_in, which is smaller
+        uint8_t data[BATCH_MAX][DNS_UDP_SIZE];
+} replies;
+
+static void replies_flush(void) {
+        unsigned at = 0;
+
+        while (at < replies.n) {
+                int n = sendmmsg(replies.fd, replies.messages + at, replies.n - at, MSG_DONTWAIT | MSG_NOSIGNAL);
+                // As by the network, a lost reply is the client's to ask for again. An error is the first one's only.
+                at += n > 0 ? (unsigned) n : 1;
+        }
+        replies.n = 0;
+}
+
+void answers_gather(Resolver *resolver) {
+        resolver->gathering = true;
+}
+
+void answers_flush(Resolver *resolver) {
+        resolver->gathering = false;
+        replies_flush();
+}
+
+static size_t reply_gather(const Origin *origin, const DnsQuery *query, const DnsReply *reply) {
+        size_t size;
+
+        if (replies.n == BATCH_MAX || (replies.n > 0 && replies.fd != origin->fd))
+                replies_flush();
+        size = dns_reply_write(query, reply, MIN2(query->udp_size, DNS_UDP_SIZE), replies.data[replies.n]);
+        replies.fd = origin->fd;
+        memcpy(&replies.peers[replies.n], &origin->peer, sizeof(replies.peers[0]));
+        replies.vectors[replies.n] = (struct iovec) {replies.data[replies.n], size};
+        replies.messages[replies.n].msg_hdr = (struct msghdr) {
+                .msg_name = &replies.peers[replies.n], .msg_namelen = origin->peer_size, .msg_iov = &replies.vectors[replies.n], .msg_iovlen = 1,
+        };
+        replies.n++;
+        return size;
+}
+
+static size_t send_message(Resolver *resolver, const Origin *origin, const DnsQuery *query, const Answered *answered) {
         DnsReply reply = {
                 .rcode = answered->rcode, .bytes = answered->records, .size = answered->size, .ttl = answered->ttl, .ede = answered->ede, .ede_text = answered->text,
         };
@@ -19,9 +65,9 @@ static size_t send_message(const Origin *origin, const DnsQuery *query, const An
                 tcp_client_answer(origin->tcp, buffer, size);
                 return size;
         }
-        size = dns_reply_write(query, &reply, MIN2(query->udp_size, DNS_UDP_SIZE), buffer);
-        // As by the network, a lost reply is the client's to ask for again.
-        (void) sendto(origin->fd, buffer, size, MSG_DONTWAIT | MSG_NOSIGNAL, &origin->peer.any, origin->peer_size);
+        size = reply_gather(origin, query, &reply);
+        if (!resolver->gathering)
+                replies_flush();
         return size;
 }
 
@@ -110,7 +156,7 @@ void answer_send(Slot *slot, const Origin *origin, const DnsQuery *query, const 
                 send_to_proxy(slot->resolver, origin, answered);
                 return;
         }
-        size = send_message(origin, query, answered);
+        size = send_message(slot->resolver, origin, query, answered);
         if (!answered->quiet)
                 record_send(slot, origin, query, answered, size);
 }

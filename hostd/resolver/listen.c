@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define DATAGRAMS_AT_ONCE 32 // then others have their turn
 #define ACCEPTS_AT_ONCE 8
 #define TCP_BACKLOG 16
 #define ACCEPT_PAUSE USEC_PER_SEC
@@ -17,23 +16,40 @@ static const struct { int family, type; } kinds[_LISTEN_MAX] = {
         [LISTEN_UDP4] = {AF_INET, SOCK_DGRAM}, [LISTEN_UDP6] = {AF_INET6, SOCK_DGRAM}, [LISTEN_TCP4] = {AF_INET, SOCK_STREAM}, [LISTEN_TCP6] = {AF_INET6, SOCK_STREAM},
 };
 
+static struct {
+        struct mmsghdr messages[BATCH_MAX];
+        struct iovec vectors[BATCH_MAX];
+        struct sockaddr_in6 peers[BATCH_MAX]; // or sockaddr_in, which is smaller
+        uint8_t data[BATCH_MAX][DNS_QUERY_MAX + 1];
+} datagrams;
+
+static int receive_datagrams(int fd) {
+        for (unsigned i = 0; i < BATCH_MAX; i++) {
+                datagrams.vectors[i] = (struct iovec) {datagrams.data[i], sizeof(datagrams.data[i])};
+                datagrams.messages[i].msg_hdr = (struct msghdr) {
+                        .msg_name = &datagrams.peers[i], .msg_namelen = sizeof(datagrams.peers[i]), .msg_iov = &datagrams.vectors[i], .msg_iovlen = 1,
+                };
+        }
+        return recvmmsg(fd, datagrams.messages, BATCH_MAX, MSG_DONTWAIT, NULL);
+}
+
+// One batch, then others have their turn. What is left of it when a flood is noticed is lost.
 static int on_datagrams(sd_event_source *source, int fd, uint32_t events, void *userdata) {
-        static uint8_t data[DNS_QUERY_MAX + 1];
         static DnsQuery query;
         Slot *slot = userdata;
+        int n = receive_datagrams(fd);
 
-        for (int i = 0; i < DATAGRAMS_AT_ONCE && !slot->flooded; i++) {
-                Origin origin = {.kind = ORIGIN_UDP, .fd = fd, .peer_size = sizeof(origin.peer)};
-                ssize_t n = recvfrom(fd, data, sizeof(data), MSG_DONTWAIT, &origin.peer.any, &origin.peer_size);
-                int r;
-                if (n < 0)
-                        return 0; // nothing more, or an error of an earlier reply
-                r = dns_query_read(data, (size_t) n, &query);
+        answers_gather(slot->resolver);
+        for (int i = 0; i < n && !slot->flooded; i++) {
+                Origin origin = {.kind = ORIGIN_UDP, .fd = fd, .peer_size = datagrams.messages[i].msg_hdr.msg_namelen};
+                int r = dns_query_read(datagrams.data[i], datagrams.messages[i].msg_len, &query);
+                memcpy(&origin.peer, &datagrams.peers[i], sizeof(origin.peer));
                 if (r == 0)
                         question_ask(slot, &origin, &query);
                 else if (r > 0)
                         question_malformed(slot, &origin, &query, r);
         }
+        answers_flush(slot->resolver);
         return 0;
 }
 

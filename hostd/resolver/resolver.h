@@ -44,6 +44,7 @@ struct Resolver {
         sd_event_source *retry; // slots that could not listen though their device is there
         size_t n_tcp, tcp_out;
         uint64_t last_cookie;
+        bool gathering; // answers
 };
 
 // Who asked, and where the answer goes.
@@ -117,6 +118,10 @@ typedef struct Answered {
         bool cached, quiet; // quiet: no record
 } Answered;
 void answer_send(Slot *slot, const Origin *origin, const DnsQuery *query, const Answered *answered);
+// Between these two, replies by UDP are gathered for one system call. Records are not: their reader's queue may have room for ten.
+#define BATCH_MAX 32
+void answers_gather(Resolver *resolver);
+void answers_flush(Resolver *resolver);
 
 // tcp.c
 int tcp_client_new(Slot *slot, int fd); // takes the descriptor in any case
