@@ -60,7 +60,7 @@ typedef struct BorderWaiter {
 
 struct Border {
         BorderConfig config;
-        char *run, *programs, *logs;
+        char *run, *programs, *data;
         BorderHelper helpers[_BORDER_PART_MAX];
         BorderWaiter *waiters;
         BorderAsked asked[QUERIES_MAX];
@@ -465,11 +465,11 @@ int border_new(const BorderConfig *config, Border **ret, Error *err) {
         border->config = *config;
         border->config.run = border->run = strdup(config->run);
         border->config.programs = border->programs = strdup(config->programs);
-        border->config.logs = border->logs = strdup(config->logs);
+        border->config.data = border->data = config->data ? strdup(config->data) : NULL;
         for (BorderPart part = 0; part < _BORDER_PART_MAX; part++)
                 border->helpers[part] = (BorderHelper) {.border = border, .part = part, .pidfd = -EBADF, .inserts.per_sec = INSERTS_PER_SEC,
                                                         .events.per_sec = EVENTS_PER_SEC};
-        if (!border->run || !border->programs || !border->logs || sd_event_add_defer(config->event, &border->settle, border_settle, border) < 0 ||
+        if (!border->run || !border->programs || (config->data && !border->data) || sd_event_add_defer(config->event, &border->settle, border_settle, border) < 0 ||
             sd_event_source_set_enabled(border->settle, SD_EVENT_OFF) < 0)
                 return error_set_errno(err, ENOMEM, "cannot look after the border");
         *ret = TAKE_PTR(border);
@@ -500,7 +500,7 @@ Border *border_free(Border *border) {
         sd_event_source_disable_unref(border->settle);
         free(border->run);
         free(border->programs);
-        free(border->logs);
+        free(border->data);
         free(border);
         return NULL;
 }

@@ -43,7 +43,7 @@ typedef struct BorderConfig {
         sd_event *event;
         const char *run;      // directory of the sockets
         const char *programs; // directory of the programs
-        const char *logs;     // directory of hostd-flow
+        const char *data;     // what has a directory of its own has it below this one; NULL: where systemd makes it
         bool systemd;         // sockets and processes are units
         int (*account)(const char *user, uid_t *ret_uid, gid_t *ret_gid); // NULL: the host's; for tests
         const BorderHandlers *handlers;

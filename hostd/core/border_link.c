@@ -14,7 +14,6 @@
 #include "network/view.h"
 
 #define RESOLV_CONF "/etc/resolv.conf"
-#define LOGS "/var/log/hostd"
 
 // What a slot may ask for, until its instance's file says something else.
 #define DNS_RATE 200
@@ -340,24 +339,16 @@ static BorderLink *link_free(BorderLink *link) {
 }
 DEFINE_CLEANUP(BorderLink, link_free)
 
-// A hostd with a run directory of its own (a test) leaves nothing elsewhere.
-static char *logs_directory(const Manager *m) {
-        char *path;
-
-        if (strcmp(m->paths.run, BORDER_RUN) == 0)
-                return strdup(LOGS);
-        return asprintf(&path, "%s/flows", m->paths.run) < 0 ? NULL : path;
-}
-
 int border_link_new(Manager *m, Error *err) {
         static const BorderHandlers handlers = {.views = views_of_all, .insert = on_insert, .event = on_event, .changed = on_state};
         _cleanup_(link_freep) BorderLink *link = calloc(1, sizeof(BorderLink));
-        _cleanup_free_ char *logs = logs_directory(m);
-        BorderConfig config = {.event = m->event, .run = m->paths.run, .programs = getenv("HOSTD_BORDER_PROGRAMS") ?: HOSTD_LIBEXECDIR, .logs = logs,
-                               .systemd = m->systemd, .handlers = &handlers, .userdata = link};
+        BorderConfig config = {.event = m->event, .run = m->paths.run, .programs = getenv("HOSTD_BORDER_PROGRAMS") ?: HOSTD_LIBEXECDIR, .systemd = m->systemd, .handlers = &handlers, .userdata = link};
         int r;
 
-        if (!link || !logs)
+        // A hostd with a run directory of its own (a test) leaves nothing elsewhere.
+        if (strcmp(m->paths.run, BORDER_RUN) != 0)
+                config.data = m->paths.run;
+        if (!link)
                 return error_set_errno(err, ENOMEM, "cannot look after the border");
         link->manager = m;
         link->generation = 1;

@@ -29,7 +29,7 @@ struct BorderRow {
         const char *name;
         bool views, inserts, events, queries;
         uint64_t capabilities; // that it starts with, and gives up before it reads anything
-        bool logs;             // it has a directory for logs
+        const char *directory, *variable; // of its own, and where it reads of it: as of LogsDirectory= or StateDirectory= of its unit
         BorderSocket sockets[SOCKETS_MAX]; // the first is hostd's
 };
 
@@ -39,10 +39,10 @@ static const BorderRow rows[_BORDER_PART_MAX] = {
                 {BORDER_FD_CONTROL, "resolver.sock", SOCK_STREAM, NULL, NULL, 0600},
                 {BORDER_FD_RESOLVE, "resolve.sock", SOCK_SEQPACKET, BORDER_PROXY, NULL, 0600},
         }},
-        [BORDER_PART_PROXY] = {BORDER_PROXY, .views = true, .sockets = {
+        [BORDER_PART_PROXY] = {BORDER_PROXY, .views = true, .directory = "/var/lib/hostd-proxy", .variable = "STATE_DIRECTORY", .sockets = {
                 {BORDER_FD_CONTROL, "proxy.sock", SOCK_STREAM, NULL, NULL, 0600},
         }},
-        [BORDER_PART_FLOW] = {BORDER_FLOW, .views = true, .events = true, .queries = true, .capabilities = UINT64_C(1) << CAP_NET_ADMIN, .logs = true, .sockets = {
+        [BORDER_PART_FLOW] = {BORDER_FLOW, .views = true, .events = true, .queries = true, .capabilities = UINT64_C(1) << CAP_NET_ADMIN, .directory = "/var/log/hostd", .variable = "LOGS_DIRECTORY", .sockets = {
                 {BORDER_FD_CONTROL, "flow.sock", SOCK_STREAM, NULL, NULL, 0600},
                 {BORDER_FD_RECORDS, "flow-records.sock", SOCK_DGRAM, BORDER_PROXY, BORDER_RESOLVER, 0660},
         }},
@@ -194,39 +194,52 @@ static int sockets_make(const BorderConfig *config, BorderPart part, Sockets *so
         return 0;
 }
 
-// As systemd's LogsDirectory=.
-static int logs_make(const BorderConfig *config, const ProcessSpec *spec, Error *err) {
-        if (mkdir(config->logs, 0700) < 0 && errno != EEXIST)
-                return error_set_errno(err, errno, "cannot make %s", config->logs);
-        _cleanup_close_ int fd = open(config->logs, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+// As systemd makes it: its user's alone.
+static int directory_make(const char *path, const ProcessSpec *spec, Error *err) {
+        _cleanup_close_ int fd = -EBADF;
+
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+                return error_set_errno(err, errno, "cannot make %s", path);
+        fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || fchown(fd, spec->uid, spec->gid) < 0 || fchmod(fd, 0700) < 0)
-                return error_set_errno(err, errno, "cannot make %s", config->logs);
+                return error_set_errno(err, errno, "cannot make %s", path);
         return 0;
+}
+
+static char *own_directory(const BorderConfig *config, BorderPart part) {
+        char *path;
+
+        if (!config->data)
+                return strdup(rows[part].directory);
+        return asprintf(&path, "%s/%s", config->data, rows[part].name) < 0 ? NULL : path;
 }
 
 int border_spawn(const BorderConfig *config, BorderPart part, pid_t *ret_pid, int *ret_pidfd, Error *err) {
         _cleanup_(sockets_done) Sockets sockets = {0};
         _cleanup_free_ char *program = program_path(config, part);
-        char fds[32], names[96], run[160], logs[160];
+        _cleanup_free_ char *directory = rows[part].directory ? own_directory(config, part) : NULL;
+        char fds[32], names[96], run[160], data[160];
         char *const argv[] = {program, NULL}, *const env[] = {(char *) "PATH=/usr/bin:/bin", (char *) "LANG=C.UTF-8", fds, names, run,
-                                                              rows[part].logs ? logs : NULL, NULL};
+                                                              directory ? data : NULL, NULL};
         ProcessSpec spec = PROCESS_SPEC_NULL;
         int r;
 
-        if (!program)
+        if (!program || (rows[part].directory && !directory))
                 return error_set_errno(err, ENOMEM, "cannot start %s", rows[part].name);
         r = account(config, rows[part].name, &spec.uid, &spec.gid, err);
         if (r >= 0)
                 r = sockets_make(config, part, &sockets, err);
-        if (r >= 0 && rows[part].logs)
-                r = logs_make(config, &spec, err);
+        if (r >= 0 && directory)
+                r = directory_make(directory, &spec, err);
         if (r < 0)
                 return r;
         (void) snprintf(fds, sizeof(fds), "LISTEN_FDS=%zu", sockets.n);
         (void) snprintf(names, sizeof(names), "LISTEN_FDNAMES=%s", sockets.names);
         (void) snprintf(run, sizeof(run), BORDER_RUN_VARIABLE "=%s", config->run);
-        (void) snprintf(logs, sizeof(logs), "LOGS_DIRECTORY=%s", config->logs);
+        if (directory)
+                (void) snprintf(data, sizeof(data), "%s=%s", rows[part].variable, directory);
         spec.ambient = rows[part].capabilities;
+        spec.bounding = rows[part].capabilities | UINT64_C(1) << 63; // the last bit is no capability: 0 would leave all
         spec.argv = argv;
         spec.env = env;
         spec.extra_fds = sockets.fds;

@@ -135,7 +135,7 @@ static void install(Test *test, const char *name) {
 
 static void start(Test *test) {
         static const BorderHandlers handlers = {.views = on_views, .insert = on_insert, .event = on_event, .changed = on_changed};
-        BorderConfig config = {.event = test->event, .run = test->run, .programs = test->programs, .logs = test->logs, .handlers = &handlers, .userdata = test,
+        BorderConfig config = {.event = test->event, .run = test->run, .programs = test->programs, .data = test->run, .handlers = &handlers, .userdata = test,
                                .account = own_account};
 
         assert_int_equal(border_new(&config, &test->border, NULL), 0);
@@ -150,7 +150,7 @@ static int setup(void **state) {
         assert_in_range(snprintf(test->run, sizeof(test->run), "%s/border-helpers-XXXXXX", getenv("TMPDIR") ?: "/tmp"), 1, 80); // a socket's address is short
         assert_non_null(mkdtemp(test->run));
         (void) snprintf(test->programs, sizeof(test->programs), "%.80s/programs", test->run);
-        (void) snprintf(test->logs, sizeof(test->logs), "%.80s/logs", test->run);
+        (void) snprintf(test->logs, sizeof(test->logs), "%.80s/hostd-flow", test->run);
         assert_int_equal(mkdir(test->programs, 0755), 0);
         assert_int_equal(sd_event_new(&test->event), 0);
         test->generation = 1;
