@@ -453,6 +453,10 @@ bool border_has_applied(const Border *border, BorderPart part, uint64_t generati
         return border->helpers[part].state == BORDER_UP && border->helpers[part].applied >= generation;
 }
 
+bool border_is_late(const Border *border, BorderPart part, uint64_t generation) {
+        return helper_is_late(border->helpers + part, generation);
+}
+
 uint64_t border_dropped(const Border *border, BorderPart part) {
         return border->helpers[part].dropped;
 }

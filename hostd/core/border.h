@@ -60,6 +60,7 @@ BorderState border_state(const Border *border, BorderPart part);
 bool border_can_run(const Border *border, BorderPart part); // its program and its user are there, whether it runs or not
 const char *border_reason(const Border *border, BorderPart part); // why it is not up, or does not apply; "" if it is well
 bool border_has_applied(const Border *border, BorderPart part, uint64_t generation);
+bool border_is_late(const Border *border, BorderPart part, uint64_t generation); // it lives, or may, and has not applied it
 uint64_t border_dropped(const Border *border, BorderPart part); // messages beyond its rate
 
 // Lines of hostd-flow's log into `fd`, which stays the caller's. `done` is called once, from the loop, with 0 or a negative errno:

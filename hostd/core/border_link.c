@@ -20,6 +20,12 @@
 #define DNS_BURST 400
 #define DNS_NAMES 100
 
+typedef struct LinkSlot {
+        uint16_t slot;
+        uint64_t generation; // of the last view that has it
+        bool late[_BORDER_PART_MAX];
+} LinkSlot;
+
 typedef struct BorderLink {
         Manager *manager;
         Border *border;
@@ -28,6 +34,8 @@ typedef struct BorderLink {
         size_t n_changed;
         bool everything;     // there was no memory to note which
         char **upstreams;
+        LinkSlot *slots; // that were told
+        size_t n_slots;
         NetworkHelpers helpers; // as the firewall knows them
         bool fenced;
         sd_event_source *publish;
@@ -109,6 +117,34 @@ static void link_read_upstreams(BorderLink *link) {
         link_fence(link);
 }
 
+static LinkSlot *link_slot(const BorderLink *link, uint16_t slot) {
+        for (size_t i = 0; i < link->n_slots; i++)
+                if (link->slots[i].slot == slot)
+                        return link->slots + i;
+        return NULL;
+}
+
+static void link_told(BorderLink *link, uint16_t slot) {
+        LinkSlot *told = link_slot(link, slot), *more;
+
+        if (!told) {
+                more = reallocarray(link->slots, link->n_slots + 1, sizeof(LinkSlot));
+                if (!more)
+                        return; // then nobody sees that a helper is late with it
+                link->slots = more;
+                told = more + link->n_slots++;
+                *told = (LinkSlot) {.slot = slot};
+        }
+        told->generation = link->generation;
+}
+
+static void link_forget(BorderLink *link, uint16_t slot) {
+        LinkSlot *told = link_slot(link, slot);
+
+        if (told)
+                *told = link->slots[--link->n_slots];
+}
+
 // A slot without a wire has no client: the helpers listen on the wire itself. Nothing is to be freed: strings are borrowed, and so is the list.
 static bool slot_view(Manager *m, const Instance *instance, ViewSlot *ret) {
         uint16_t slot = instance->record.slot;
@@ -137,8 +173,11 @@ static int views_of_all(void *userdata, char **ret, uint64_t *ret_generation) {
         // No later than what the others have: what was changed and not told yet goes to everybody next, and then to this one once more.
         view.generation = link->generation;
         for (Instance *i = m->instances.first; i; i = i->next)
-                if (slot_view(m, i, slots + view.n_slots))
+                if (slot_view(m, i, slots + view.n_slots)) {
+                        if (link->everything || !link_slot(link, i->record.slot))
+                                link_told(link, i->record.slot);
                         view.n_slots++;
+                }
         r = view_format(&view, ret, NULL);
         *ret_generation = link->generation;
         return r;
@@ -154,13 +193,18 @@ static int views_of_changed(BorderLink *link, char **ret) {
                 return -ENOMEM;
         for (size_t i = 0; i < link->n_changed; i++) {
                 const Instance *instance = instance_list_by_slot(&m->instances, link->changed[i]);
-                if (instance && slot_view(m, instance, slots + view.n_slots))
+                if (instance && slot_view(m, instance, slots + view.n_slots)) {
+                        link_told(link, link->changed[i]);
                         view.n_slots++;
-                else
+                } else {
+                        link_forget(link, link->changed[i]);
                         gone[view.n_gone++] = link->changed[i];
+                }
         }
         return view_format(&view, ret, NULL);
 }
+
+static void link_watch(BorderLink *link);
 
 static void link_publish(BorderLink *link) {
         _cleanup_free_ char *text = NULL;
@@ -180,6 +224,7 @@ static void link_publish(BorderLink *link) {
         link->everything = false;
         manager_unwarn(link->manager, "border", "host");
         border_send(link->border, text, link->generation);
+        link_watch(link);
 }
 
 static int on_publish(sd_event_source *source, void *userdata) {
@@ -220,6 +265,50 @@ void border_link_tick(Manager *m) {
         link_read_upstreams(link);
         link->everything = link->everything || !strv_equal(before, link->upstreams);
         link_publish(link);
+}
+
+// ---- who is late -------------------------------------------------------------------------------------------------------------
+
+// Of all that was told up to `generation`, once the time for it is over; and of those that were late, who has come in time since.
+static void link_judge(BorderLink *link, uint64_t generation) {
+        for (size_t i = 0; i < link->n_slots; i++) {
+                LinkSlot *told = link->slots + i;
+                Instance *instance = instance_list_by_slot(&link->manager->instances, told->slot);
+                bool changed = false;
+                for (BorderPart part = 0; part < _BORDER_PART_MAX; part++) {
+                        bool over = told->generation <= generation && border_is_late(link->border, part, told->generation);
+                        bool late = (told->late[part] || over) && !border_has_applied(link->border, part, told->generation);
+                        changed = changed || late != told->late[part];
+                        told->late[part] = late;
+                }
+                if (changed && instance && instance_is_live(instance) && instance_network_lead(instance, NULL) < 0)
+                        log_warning("%s: cannot be led to the border, or away from it", instance->record.name);
+        }
+}
+
+typedef struct LinkDeadline {
+        BorderLink *link;
+        uint64_t generation;
+} LinkDeadline;
+
+static void deadline_done(void *userdata, BorderPart late) {
+        LinkDeadline *deadline = userdata;
+
+        if (late >= 0)
+                link_judge(deadline->link, deadline->generation);
+        free(deadline);
+}
+
+static void link_watch(BorderLink *link) {
+        LinkDeadline *deadline = malloc(sizeof(LinkDeadline));
+
+        if (deadline) {
+                *deadline = (LinkDeadline) {link, link->generation};
+                if (border_wait(link->border, link->generation, BORDER_APPLY_TIMEOUT, deadline_done, deadline) >= 0)
+                        return;
+        }
+        free(deadline);
+        link_judge(link, link->generation); // no waiting for it: what has it not now is late
 }
 
 // ---- waiting -----------------------------------------------------------------------------------------------------------------
@@ -312,6 +401,7 @@ static void on_state(void *userdata, BorderPart part) {
 
         if (link->manager->stopping)
                 return;
+        link_judge(link, 0);
         for (Instance *i = link->manager->instances.first; i; i = i->next) // its program may have come or gone
                 if (instance_is_live(i) && instance_network_lead(i, NULL) < 0)
                         log_warning("%s: cannot be led to %s", i->record.name, name);
@@ -334,6 +424,7 @@ static BorderLink *link_free(BorderLink *link) {
         (void) border_free(link->border);
         strv_free(link->upstreams);
         free(link->changed);
+        free(link->slots);
         free(link);
         return NULL;
 }
@@ -373,8 +464,10 @@ void border_link_free(Manager *m) {
         m->border = link_free(m->border);
 }
 
-bool border_link_leads(const Manager *m, BorderPart part) {
-        return m->border && border_can_run(m->border->border, part);
+bool border_link_leads(const Manager *m, uint16_t slot, BorderPart part) {
+        const LinkSlot *told = m->border ? link_slot(m->border, slot) : NULL;
+
+        return m->border && border_can_run(m->border->border, part) && !(told && told->late[part]);
 }
 
 const char *border_link_state(const Manager *m, BorderPart part, BorderState *ret_state) {

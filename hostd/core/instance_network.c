@@ -71,7 +71,9 @@ static int traffic_resume(Instance *instance, Error *err) {
 
 int instance_network_lead(Instance *instance, Error *err) {
         Manager *m = instance->manager;
-        const NetworkBorder border = {border_link_leads(m, BORDER_PART_RESOLVER), border_link_leads(m, BORDER_PART_PROXY)};
+        uint16_t slot = instance->record.slot;
+        bool resolver = border_link_leads(m, slot, BORDER_PART_RESOLVER); // whose addresses the proxy connects to
+        const NetworkBorder border = {resolver, resolver && border_link_leads(m, slot, BORDER_PART_PROXY)};
 
         return network_set_border(m->network, instance->record.slot, &border, err);
 }
