@@ -196,10 +196,76 @@ static void test_limits(void **state) {
         assert_non_null(strstr(anew, "delete quota inet hostd i0001_budget\n"));
 }
 
+static char *policy_text_new(Policy *policy, NetworkBorder border) {
+        _cleanup_(compiled_freep) Compiled *compiled = NULL;
+        char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+
+        assert_int_equal(compiled_new(&policy, 1, &compiled, NULL), 0);
+        for (size_t i = 0; i < compiled->n; i++)
+                compiled->rules[i].id = (uint16_t) (compiled->rules[i].action == POLICY_ALLOW ? i + 1 : 0);
+        assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 9, border}), 0);
+        (void) fclose(f);
+        return text;
+}
+
+// Rules by address in front of the first by name keep their connections from the proxy; those behind it do not.
+static void test_border(void **state) {
+        static const char *const order[] = {
+                "i0001_rules meta nfproto ipv4 meta l4proto tcp ct mark set ct original ip daddr . meta l4proto . ct original proto-dst map @i0001_names4 ct mark @i0001_live goto i0001_pass",
+                "i0001_rules meta nfproto ipv4 ct original ip daddr 1.2.3.0/24 meta l4proto tcp ct original proto-dst 443 goto i0001_deny",
+                "i0001_nat meta l4proto udp ct original proto-dst 53 redirect to :8453", "i0001_nat meta l4proto tcp ct original proto-dst 53 redirect to :8453",
+                "i0001_nat meta nfproto ipv4 ct original ip daddr 1.2.3.0/24 meta l4proto tcp ct original proto-dst 443 return",
+                "i0001_nat meta nfproto ipv4 ct original ip daddr 1.0.0.0/8 return", "i0001_nat meta l4proto tcp ct original proto-dst 443 redirect to :8443", NULL,
+        };
+        PolicyRule rules[] = {
+                {.action = POLICY_DENY, .to = (char *) "1.2.3.0/24", .protocol = POLICY_TCP, .ports = (char *) "443"},
+                {.action = POLICY_ALLOW, .to = (char *) "1.2.4.0/24", .protocol = POLICY_UDP, .ports = (char *) "443"},
+                {.action = POLICY_DENY, .to = (char *) "1.0.0.0/8"},
+                {.action = POLICY_ALLOW, .to = (char *) "db.example.org", .protocol = POLICY_TCP, .ports = (char *) "443,9000"},
+                {.action = POLICY_ALLOW, .to = (char *) "2.0.0.0/8", .protocol = POLICY_TCP, .ports = (char *) "443"},
+        };
+        Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)};
+        _cleanup_free_ char *both = policy_text_new(&policy, (NetworkBorder) {true, true}), *none = policy_text_new(&policy, (NetworkBorder) {0}), *web = NULL;
+
+        assert_order(both, order);
+        assert_null(strstr(both, "redirect to :8480"));
+        assert_null(strstr(both, "i0001_nat meta nfproto ipv4 ct original ip daddr 2.0.0.0/8"));
+        assert_null(strstr(both, "i0001_nat meta nfproto ipv4 ct original ip daddr 1.2.4.0/24"));
+        assert_null(strstr(none, "redirect"));
+        assert_null(strstr(none, "names"));
+        rules[3].ports = (char *) "80,443";
+        web = policy_text_new(&policy, (NetworkBorder) {true, true});
+        assert_non_null(strstr(web, "redirect to :8480"));
+        assert_null(strstr(web, "@i0001_names")); // both are the proxy's
+}
+
+// Nothing of the helpers' passes in front of what keeps them in but answers and the resolver's upstreams.
+static void test_helpers(void **state) {
+        static const char *const order[] = {
+                "helper ct direction reply accept", "helper meta skuid 7 ip daddr { 10.0.0.53 } meta l4proto { tcp, udp } th dport 53 accept", "helper oifname \"hv*\" goto helper_deny",
+                "helper fib daddr type { local, broadcast, multicast, anycast } goto helper_deny", "helper ip daddr 10.99.0.0/16 goto helper_deny",
+                "helper ip6 daddr 2a01:4f8:1:1::/64 goto helper_deny", "helper ip daddr @deny4 goto helper_deny", "helper ip6 daddr @deny6 goto helper_deny", "helper accept\n",
+                "helpers meta skuid { 7, 8 } goto helper\n", NULL,
+        };
+        NetworkHelpers helpers = {.uids = {7, 8}, .n_uids = 2, .resolver = 7, .upstreams = {{AF_INET, {10, 0, 0, 53}}}, .n_upstreams = 1};
+        NetworkSettings s = settings_new();
+        _cleanup_free_ char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+
+        ruleset_helpers(f, &s, &helpers);
+        (void) fclose(f);
+        assert_order(text, order);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_address), cmocka_unit_test(test_slot_order), cmocka_unit_test(test_base_order), cmocka_unit_test(test_policy_golden), cmocka_unit_test(test_policy_map),
                 cmocka_unit_test(test_limits),
+                cmocka_unit_test(test_border),
+                cmocka_unit_test(test_helpers),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
