@@ -40,7 +40,8 @@ static void connection_record(const Connection *c, FlowVerdict verdict, uint8_t 
         record.rx = c->relay.down.bytes;
         flow_record_set_name(&record, c->host.name, strlen(c->host.name));
         flow_record_set_policy(&record, c->policy);
-        flow_record_set_reason(&record, "%s", reason);
+        // Many clients send one that means nothing, only so that those that mean something are not rare.
+        flow_record_set_reason(&record, "%s", !*reason && c->hello.ech ? "with an encrypted ClientHello" : reason);
         flow_sender_send(c->slot->proxy->records, &record);
 }
 

@@ -15,6 +15,7 @@ CLIENT, CLIENT6 = "10.99.0.1", "2a00:99::1"
 GOOD, EVIL, WEB2, GOOD6, BAD_PORTS = "93.1.1.1", "93.1.1.2", "93.1.1.3", "2a00:1::1", "93.1.1.4"
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUN = "/run/test"
+SLOW = float(os.environ.get("HOSTD_TEST_SLOW", 1)) # how much longer anything may take here
 USER = 65534
 
 
@@ -25,7 +26,7 @@ def run(*words, **more):
 
 
 def until(what, seconds=10):
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * SLOW
     while time.monotonic() < end:
         value = what()
         if value:
@@ -182,7 +183,7 @@ class Hostd:
 
     def read(self, n):
         data = b""
-        self.sock.settimeout(20)
+        self.sock.settimeout(20 * SLOW)
         while len(data) < n:
             piece = self.sock.recv(n - len(data))
             if not piece:
@@ -205,7 +206,7 @@ class Hostd:
 
     def stop(self):
         self.process.terminate()
-        assert self.process.wait(10) == 0
+        assert self.process.wait(10 * SLOW) == 0
         self.sock.close()
 
 
@@ -233,7 +234,7 @@ def curl(*words, ns="client", resolve=None, timeout=20):
     for name, address in (resolve or {}).items():
         for port in (80, 443, 9000, 9443):
             words += ["--resolve", f"{name}:{port}:{address}"]
-    r = subprocess.run(["ip", "netns", "exec", ns, "curl", "-sS", "--max-time", str(timeout), "--cacert", f"{RUN}/cert", *words], capture_output=True)
+    r = subprocess.run(["ip", "netns", "exec", ns, "curl", "-sS", "--max-time", str(timeout * SLOW), "--cacert", f"{RUN}/cert", *words], capture_output=True)
     return r.returncode, r.stdout, r.stderr.decode(errors="replace")
 
 
@@ -258,7 +259,7 @@ def connect(address, port, ns="client", timeout=10):
     def there():
         in_ns(ns)
         try:
-            result.append(socket.create_connection((address, port), timeout))
+            result.append(socket.create_connection((address, port), timeout * SLOW))
         except OSError as e:
             result.append(e)
     t = threading.Thread(target=there)
@@ -269,18 +270,19 @@ def connect(address, port, ns="client", timeout=10):
     return result[0]
 
 
-def hello(name):
-    """A ClientHello with that name, as bytes."""
+def hello(name, more=b""):
+    """A ClientHello with that name and more extensions, as bytes."""
     def vector(b, n):
         return len(b).to_bytes(n, "big") + b
     extensions = b"\0\0" + vector(vector(b"\0" + vector(name.encode(), 2), 2), 2) if name is not None else b""
+    extensions += more
     body = b"\3\3" + bytes(32) + b"\0" + vector(b"\x13\1\x13\2", 2) + b"\1\0" + vector(extensions, 2)
     return b"\x16\3\1" + vector(b"\1" + vector(body, 3), 2)
 
 
 def rest(sock, timeout=10, limit=1 << 20):
     """All that comes until the end; "reset" when it ends so."""
-    sock.settimeout(timeout)
+    sock.settimeout(timeout * SLOW)
     data = b""
     try:
         while len(data) < limit:
