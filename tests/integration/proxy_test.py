@@ -71,6 +71,7 @@ def case_ech():
     s = connect(EVIL, 443)
     s.sendall(hello("good.example.org", b"\xfe\x0d\0\6\0\0\1\0\1\7"))
     check("an encrypted ClientHello beside an allowed name: the server's to answer", rest(s)[:1] == b"\x15")
+    s.close()
     check("and in the record", records.find(since, verdict="allow", name="good.example.org", reason="with an encrypted ClientHello"), records.all[since:])
 
 
