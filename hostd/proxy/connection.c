@@ -203,8 +203,13 @@ static void connection_heard_request(Connection *c, HttpResult result) {
                 }
         }
         c->request = !same_tunnel(c);
-        if (c->request && c->head.path_size > 0)
+        if (c->request && c->head.path_size > 0) {
                 c->path = strndup(c->data + c->head.path, c->head.path_size);
+                if (!c->path) { // not decided by another path than the server will see
+                        connection_refuse(c, &(Refusal) {FLOW_ERROR, 503, 0, "out of memory"});
+                        return;
+                }
+        }
         connection_route(c);
 }
 
