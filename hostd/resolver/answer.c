@@ -21,6 +21,10 @@ static struct {
 static void replies_flush(void) {
         unsigned at = 0;
 
+        if (replies.n == 1) { // cheaper than the same by sendmmsg()
+                (void) sendmsg(replies.fd, &replies.messages[0].msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL);
+                at = 1;
+        }
         while (at < replies.n) {
                 int n = sendmmsg(replies.fd, replies.messages + at, replies.n - at, MSG_DONTWAIT | MSG_NOSIGNAL);
                 // As by the network, a lost reply is the client's to ask for again. An error is the first one's only.

@@ -23,24 +23,43 @@ static struct {
         uint8_t data[BATCH_MAX][DNS_QUERY_MAX + 1];
 } datagrams;
 
-static int receive_datagrams(int fd) {
-        for (unsigned i = 0; i < BATCH_MAX; i++) {
+static bool receive_one(int fd, unsigned i) {
+        socklen_t size = sizeof(datagrams.peers[i]);
+        ssize_t n = recvfrom(fd, datagrams.data[i], sizeof(datagrams.data[i]), MSG_DONTWAIT, (struct sockaddr *) &datagrams.peers[i], &size);
+
+        if (n < 0)
+                return false;
+        datagrams.messages[i].msg_len = (unsigned) n;
+        datagrams.messages[i].msg_hdr.msg_namelen = size;
+        return true;
+}
+
+// A single one comes by a call that is cheaper for it; where there are two there are many.
+static unsigned receive_datagrams(int fd) {
+        unsigned n = 0;
+        int more;
+
+        while (n < 2)
+                if (!receive_one(fd, n++))
+                        return n - 1;
+        for (unsigned i = n; i < BATCH_MAX; i++) {
                 datagrams.vectors[i] = (struct iovec) {datagrams.data[i], sizeof(datagrams.data[i])};
                 datagrams.messages[i].msg_hdr = (struct msghdr) {
                         .msg_name = &datagrams.peers[i], .msg_namelen = sizeof(datagrams.peers[i]), .msg_iov = &datagrams.vectors[i], .msg_iovlen = 1,
                 };
         }
-        return recvmmsg(fd, datagrams.messages, BATCH_MAX, MSG_DONTWAIT, NULL);
+        more = recvmmsg(fd, datagrams.messages + n, BATCH_MAX - n, MSG_DONTWAIT, NULL);
+        return n + (more > 0 ? (unsigned) more : 0);
 }
 
 // One batch, then others have their turn. What is left of it when a flood is noticed is lost.
 static int on_datagrams(sd_event_source *source, int fd, uint32_t events, void *userdata) {
         static DnsQuery query;
         Slot *slot = userdata;
-        int n = receive_datagrams(fd);
+        unsigned n = receive_datagrams(fd);
 
         answers_gather(slot->resolver);
-        for (int i = 0; i < n && !slot->flooded; i++) {
+        for (unsigned i = 0; i < n && !slot->flooded; i++) {
                 Origin origin = {.kind = ORIGIN_UDP, .fd = fd, .peer_size = datagrams.messages[i].msg_hdr.msg_namelen};
                 int r = dns_query_read(datagrams.data[i], datagrams.messages[i].msg_len, &query);
                 memcpy(&origin.peer, &datagrams.peers[i], sizeof(origin.peer));
