@@ -248,7 +248,7 @@ static void probe_helper(Manager *m, BorderPart part, const char *without, Findi
         const char *reason = border_link_state(m, part, &state), *name = border_part_to_string(part);
 
         if (state == BORDER_NOT_INSTALLED)
-                FOUND(f, PROTECTION_DEGRADED, "install it", "%s is not installed: %s", name, without);
+                FOUND(f, PROTECTION_DEGRADED, "put its program where the others are", "%s is not installed: %s", name, without);
         else if (state != BORDER_UP || *reason)
                 FOUND(f, PROTECTION_DEGRADED, m->systemd ? "see the journal of its unit" : "see what it wrote to the log of hostd", "%s: %.200s; %s", name, reason, without);
         else

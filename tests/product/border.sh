@@ -143,6 +143,19 @@ check_not "and nothing that is not allowed" get pt-a -k https://$evil/
 if ! systemd_is_up; then go_on; fi
 check "it comes back" wait_for 15 came_anew hostd-proxy "$pid"
 check "and connects" wait_for 15 answers pt-a
+
+# --- one that hangs: the answer waits for it, not for ever, and nobody is led to it until it has what changed
+proxy=$(helper_pid hostd-proxy)
+kill -STOP "$proxy"
+begin=$(now_ms)
+check "a policy is changed while the proxy hangs" hostctl policy set pt-names "allow good.example.org" "allow plain.good.example.org tcp 80" "allow other.example.org"
+took=$(($(now_ms) - begin))
+if [ $took -ge 1900 ] && [ $took -lt $((5000 * slow)) ]; then ok "the answer waits 2 s for it ($took ms)"; else fail "the answer waits" "$took ms"; fi
+check "with a warning that names it" sh -c "hostctl warning list | grep -q '^hostd-proxy '"
+check_not "and its connections are closed" get pt-a --resolve good.example.org:443:$good https://good.example.org/
+kill -CONT "$proxy"
+check "it goes on where it was" wait_for 15 answers pt-a
+check "without the warning" wait_for 10 sh -c "! hostctl warning list | grep -q '^hostd-proxy '"
 resolver=$(helper_pid hostd-resolver) proxy=$(helper_pid hostd-proxy)
 hostd_kill
 check_is "without hostd both go on" good get pt-a https://good.example.org/
