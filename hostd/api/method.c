@@ -353,7 +353,7 @@ static const Column columns_secret[] = {
 };
 static const Column columns_grant[] = {
         {"id", "ID"}, {"secret", "SECRET"}, {"name", "INSTANCE"}, {"host", "HOST"}, {"port", "PORT", .type = PARAM_INT}, {"place", "PLACE"}, {"field", "FIELD"},
-        {"until", "UNTIL"}, {"placeholder", "PLACEHOLDER"}, {"inject", "INJECT", true, PARAM_BOOL}, {"word", "WORD", true}, {"login", "LOGIN", true},
+        {"until", "UNTIL"}, {"state", "STATE"}, {"placeholder", "PLACEHOLDER"}, {"inject", "INJECT", true, PARAM_BOOL}, {"word", "WORD", true}, {"login", "LOGIN", true},
         {"methods", "METHODS", true}, {"paths", "PATHS", true}, {"created", "CREATED", true}, {NULL},
 };
 static const Column columns_change[] = {{"text", "CHANGE"}, {NULL}};
@@ -463,6 +463,8 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "Exactly one of header, basic and query. Reply: {id, placeholder}; the placeholder is what the workload writes where the value belongs."},
         [METHOD_SECRET_UNGRANT] = {"io.hostd.Secret.Ungrant", "secret ungrant", ADMIN, MUTATES, 0, params_grant_id, .doc = "End a grant"},
         [METHOD_SECRET_GRANTS] = {"io.hostd.Secret.Grants", "secret grants", VIEW, 0, 0, params_secret_grants, "grants", columns_grant, "List what secrets are granted to"},
+        [METHOD_SECRET_AUTHORITY] = {"io.hostd.Secret.Authority", "secret authority", OPERATE, MUTATES | SPECIAL, 0, params_name, .doc = "Show the certificate that an instance has to trust",
+                .manual = "The authority of this instance, in PEM: leaves for the hosts of its grants are of it. Reply: {text}."},
 };
 
 const Method *method_get(MethodId id) {

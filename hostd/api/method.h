@@ -76,6 +76,7 @@ typedef enum MethodId {
         METHOD_SECRET_GRANT,
         METHOD_SECRET_UNGRANT,
         METHOD_SECRET_GRANTS,
+        METHOD_SECRET_AUTHORITY,
         _METHOD_MAX,
         _METHOD_INVALID = -EINVAL,
 } MethodId;

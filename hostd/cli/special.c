@@ -20,7 +20,7 @@ static const struct {
         {METHOD_NETWORK_SHOW, command_show},        {METHOD_HOST_CARVE, command_carve},
         {METHOD_HOST_DOCTOR, command_doctor},       {METHOD_HOST_LEAKS, command_leaks},
         {METHOD_EVENTS_FOLLOW, command_events},     {METHOD_SECRET_SET, command_secret_value},
-        {METHOD_SECRET_ROTATE, command_secret_value},
+        {METHOD_SECRET_ROTATE, command_secret_value}, {METHOD_SECRET_AUTHORITY, command_text},
 };
 
 SpecialFn special_find(const Method *method) {

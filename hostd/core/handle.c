@@ -69,4 +69,5 @@ const RequestHandler request_handlers[_METHOD_MAX] = {
         [METHOD_SECRET_GRANT] = handle_secret_grant,
         [METHOD_SECRET_UNGRANT] = handle_secret_ungrant,
         [METHOD_SECRET_GRANTS] = handle_secret_grants,
+        [METHOD_SECRET_AUTHORITY] = handle_secret_authority,
 };

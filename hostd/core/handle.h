@@ -80,6 +80,7 @@ void handle_secret_list(Request *request);
 void handle_secret_grant(Request *request);
 void handle_secret_ungrant(Request *request);
 void handle_secret_grants(Request *request);
+void handle_secret_authority(Request *request);
 
 // Commits what the request wrote, named after its words and target; holds the request until git is done.
 void handle_commit(Request *request);

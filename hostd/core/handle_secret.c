@@ -5,7 +5,9 @@
 
 #include "base/io.h"
 #include "core/handle.h"
+#include "core/interceptor.h"
 #include "core/secrets.h"
+#include "secret/ca.h"
 
 static Secrets *secrets_of(Request *request) {
         if (!request->manager->secrets)
@@ -128,7 +130,7 @@ void handle_secret_list(Request *request) {
         request_reply(request, json_pack("{s:o}", "secrets", rows));
 }
 
-static json_t *grant_json(const Binding *b) {
+static json_t *grant_json(const Secrets *s, const Binding *b) {
         json_t *row = binding_to_json(b);
         _cleanup_free_ char *methods = strv_join(b->methods, ","), *paths = strv_join(b->paths, ",");
 
@@ -140,6 +142,7 @@ static json_t *grant_json(const Binding *b) {
         (void) json_object_set_new(row, "paths", json_string(paths ?: ""));
         (void) json_object_set_new(row, "created", json_time(b->created));
         (void) json_object_set_new(row, "until", json_time(b->until));
+        (void) json_object_set_new(row, "state", json_string(interceptor_state(interceptor_find(s, b->instance))));
         return row;
 }
 
@@ -150,8 +153,24 @@ void handle_secret_grants(Request *request) {
 
         for (size_t i = 0; s && i < s->n; i++)
                 if (!name || strcmp(s->bindings[i]->instance, name) == 0)
-                        (void) json_array_append_new(rows, grant_json(s->bindings[i]));
+                        (void) json_array_append_new(rows, grant_json(s, s->bindings[i]));
         request_reply(request, json_pack("{s:o}", "grants", rows));
+}
+
+// The certificate that the instance has to trust; made when nobody has asked before.
+void handle_secret_authority(Request *request) {
+        Secrets *s = secrets_of(request);
+        _cleanup_(ca_freep) Ca *ca = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        if (!s || !request_instance(request))
+                return;
+        r = ca_open(&s->vault, request_string(request, "name"), clock_realtime(), &ca, &err);
+        if (r < 0)
+                (void) request_fail(request, r, &err);
+        else
+                request_reply(request, json_pack("{s:s}", "text", ca->certificate));
 }
 
 static int set_text(char **ret, const char *text) {

@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+#include "core/interceptor.h"
+#include "secret/ca.h"
+
 #define ENDING_ACCURACY USEC_PER_SEC
 
 static void plan_ending(Secrets *s);
@@ -19,7 +22,29 @@ static void audit_end(Secrets *s, const Binding *b) {
         json_decref(detail);
 }
 
+static int sync_now(sd_event_source *source, void *userdata) {
+        Manager *m = userdata;
+
+        m->secrets->sync = sd_event_source_disable_unref(m->secrets->sync);
+        interceptors_sync(m);
+        return 0;
+}
+
+void secrets_plan(Manager *m) {
+        if (m->secrets && !m->secrets->sync && !m->stopping)
+                (void) sd_event_add_defer(m->event, &m->secrets->sync, sync_now, m);
+}
+
+// What serves the instance's grants has to be made anew.
+static void grants_changed(Secrets *s, const char *instance) {
+        for (Interceptor *i = s->interceptors; i; i = i->next)
+                if (strcmp(i->instance, instance) == 0)
+                        i->stale = true;
+        secrets_plan(s->manager);
+}
+
 static void drop(Secrets *s, size_t i) {
+        grants_changed(s, s->bindings[i]->instance);
         (void) binding_free(s->bindings[i]);
         s->bindings[i] = s->bindings[--s->n];
 }
@@ -101,6 +126,7 @@ void secrets_open(Manager *m) {
                 return;
         }
         m->secrets = s;
+        interceptors_sweep(m);
         end_those_over(s);
         plan_ending(s);
 }
@@ -108,7 +134,9 @@ void secrets_open(Manager *m) {
 Secrets *secrets_free(Secrets *s) {
         if (!s)
                 return NULL;
+        interceptors_free(s);
         s->ending = sd_event_source_disable_unref(s->ending);
+        s->sync = sd_event_source_disable_unref(s->sync);
         bindings_free(s->bindings, s->n);
         (void) seal_free(s->vault.seal);
         free(s);
@@ -135,6 +163,7 @@ int secrets_grant(Secrets *s, Binding *binding, Error *err) {
         if (r < 0)
                 return r;
         s->bindings[s->n++] = binding;
+        grants_changed(s, binding->instance);
         plan_ending(s);
         return 0;
 }
@@ -151,12 +180,16 @@ int secrets_ungrant(Secrets *s, const char *id, Error *err) {
 
 // A value that one of its places cannot take is refused as a whole: half a rotation would be two values in use.
 int secrets_rotate(Secrets *s, const char *name, const Value *value, Error *err) {
-        for (size_t i = 0; i < s->n; i++) {
-                int r = strcmp(s->bindings[i]->secret, name) == 0 ? binding_check_value(s->bindings[i], value, err) : 0;
-                if (r < 0)
-                        return r;
-        }
-        return secret_rotate(&s->vault, name, value, err);
+        int r = 0;
+
+        for (size_t i = 0; i < s->n && r >= 0; i++)
+                if (strcmp(s->bindings[i]->secret, name) == 0)
+                        r = binding_check_value(s->bindings[i], value, err);
+        if (r >= 0)
+                r = secret_rotate(&s->vault, name, value, err);
+        if (r >= 0)
+                interceptors_refill(s, name);
+        return r;
 }
 
 // The bindings first: whatever is cut short, no binding is left without its secret.
@@ -181,8 +214,11 @@ void secrets_forget_instance(Manager *m, const char *instance) {
                 if (strcmp(s->bindings[i]->instance, instance) == 0 && end_binding(s, i, "secret-ungranted", &err) < 0)
                         manager_warn(m, "secrets", "host", "a binding of a deleted instance stays on disk: %s", error_message(&err, -EIO));
         }
-        if (s)
-                plan_ending(s);
+        if (!s)
+                return;
+        if (ca_remove(&s->vault, instance, NULL) < 0)
+                manager_warn(m, "secrets", "host", "the authority of a deleted instance stays on disk");
+        plan_ending(s);
 }
 
 const Binding *secrets_find(const Secrets *s, const char *id) {

@@ -11,6 +11,8 @@ typedef struct Secrets {
         Binding **bindings; // owned; none that is over
         size_t n;
         sd_event_source *ending; // of the binding that ends next
+        sd_event_source *sync;   // interceptors_sync() soon
+        struct Interceptor *interceptors; // see core/interceptor.h
 } Secrets;
 
 // Opens the seal and reads the bindings. A failure leaves hostd without secrets, with a warning: it does not stop it.
@@ -21,5 +23,6 @@ int secrets_grant(Secrets *secrets, Binding *binding, Error *err); // takes the 
 int secrets_ungrant(Secrets *secrets, const char *id, Error *err); // ERR_NOT_FOUND
 int secrets_rotate(Secrets *secrets, const char *name, const Value *value, Error *err);
 int secrets_revoke(Secrets *secrets, const char *name, unsigned *ret_ended, Error *err); // with all its bindings
+void secrets_plan(Manager *manager); // an instance has changed its state: interceptors are looked at, from the loop
 void secrets_forget_instance(Manager *manager, const char *instance);
 const Binding *secrets_find(const Secrets *secrets, const char *id); // NULL if absent

@@ -243,6 +243,11 @@ static int check_path(const char *field, const char *path, Error *err) {
         return r;
 }
 
+// Its standard output is where hostd put it.
+static int check_log(const char *log, Error *err) {
+        return strcmp(log, "stdout") == 0 ? 0 : check_path("log", log, err);
+}
+
 static int check_config(const HaproxyConfig *c, Error *err) {
         int r = check_path("sockets", c->sockets, err);
 
@@ -251,7 +256,7 @@ static int check_config(const HaproxyConfig *c, Error *err) {
         if (r == 0)
                 r = check_path("map", c->map, err);
         if (r == 0)
-                r = check_path("log", c->log, err);
+                r = check_log(c->log, err);
         if (r == 0 && c->authorities)
                 r = check_path("authorities", c->authorities, err);
         for (size_t i = 0; r == 0 && i < c->n_bindings; i++)

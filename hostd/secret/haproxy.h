@@ -19,7 +19,7 @@ typedef struct HaproxyConfig {
         const char *sockets;      // directory, which HAProxy's user may write
         const char *certificates; // directory of leaves
         const char *map;          // the empty file; also the map's name
-        const char *log;          // datagram socket for JSON lines; need not be there
+        const char *log;          // datagram socket for JSON lines, which need not be there, or "stdout"
         const char *authorities;  // file of those that upstream certificates come from; NULL: the host's
         const Binding *const *bindings; // of one instance
         size_t n_bindings;

@@ -57,6 +57,14 @@ static int write_leaf(int crt, const Ca *ca, const Binding *b, Error *err) {
         return r < 0 ? error_set_errno(err, r, "cannot write a certificate") : 0;
 }
 
+static int link_front(const Site *site, Error *err) {
+        if (unlinkat(site->directory, HAPROXY_FRONT, 0) < 0 && errno != ENOENT)
+                return error_set_errno(err, errno, "cannot replace %s", HAPROXY_FRONT);
+        if (symlinkat(SOCK "/" HAPROXY_FRONT, site->directory, HAPROXY_FRONT) < 0)
+                return error_set_errno(err, errno, "cannot make %s", HAPROXY_FRONT);
+        return 0;
+}
+
 // All anew: a leaf of a host that is no longer granted must not be served.
 static int write_leaves(int conf, const Site *site, const Ca *ca, const Binding *const *bindings, size_t n, Error *err) {
         _cleanup_close_ int crt = -EBADF;
@@ -101,6 +109,8 @@ int site_write(const Site *site, const Vault *vault, const Binding *const *bindi
                 r = write_leaves(conf, site, ca, bindings, n, err);
         if (r >= 0)
                 r = write_config(conf, site, bindings, n, err);
+        if (r >= 0)
+                r = link_front(site, err);
         if (r < 0)
                 return r;
         r = io_write_atomic(site->directory, "ca.pem", ca->certificate, strlen(ca->certificate), 0644);

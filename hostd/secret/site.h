@@ -3,6 +3,7 @@
 //
 //   conf/  root's, readable by HAProxy: haproxy.cfg, the empty map, crt/ID.pem for each host of the grants
 //   sock/  HAProxy's, and the group's that may connect to it: front.sock and admin.sock
+//   front.sock  a link to that below sock/: hostd-proxy knows the site's directory only
 //   ca.pem the authority's certificate, for the instance to trust
 //
 // No value of a secret is in any of them, nor the authority's key. Made anew as a whole, also over what another hostd left.
