@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/process.h"
 #include "border/border.h"
+#include "core/policy_rules.h"
 #include "secret/site.h"
 
 #define HAPROXY_PROGRAM "/usr/sbin/haproxy"
@@ -143,19 +144,62 @@ static int spawn(Interceptor *i, const Site *site, Error *err) {
         return error_set_errno(err, r, "cannot watch it");
 }
 
-static int try_start(Interceptor *i, Error *err) {
-        Site site = {.directory = i->directory, .path = i->path, .instance = i->instance, .log = "stdout"};
-        _cleanup_free_ const Binding **grants = NULL;
+// All that a site is made of.
+typedef struct Plan {
+        Site site;
+        const Binding **grants; // borrowed pointers
         size_t n;
-        int r = accounts(&site, err);
+        PolicyRules *rules;
+} Plan;
+
+static void plan_done(Plan *plan) {
+        free(plan->grants);
+        (void) policy_rules_free(plan->rules);
+}
+
+static int plan_fill(const Interceptor *i, Plan *plan, Error *err) {
+        const Instance *instance = instance_list_find(&manager_of(i)->instances, i->instance);
+        int r = accounts(&plan->site, err);
 
         if (r < 0)
                 return r;
-        grants = grants_of(i->secrets, i->instance, &n);
-        if (!grants)
+        plan->site.directory = i->directory;
+        plan->site.path = i->path;
+        plan->site.instance = i->instance;
+        plan->site.log = "stdout";
+        plan->grants = grants_of(i->secrets, i->instance, &plan->n);
+        if (!plan->grants)
                 return error_set_errno(err, ENOMEM, "cannot start");
-        r = site_write(&site, &i->secrets->vault, grants, n, &i->renew, err);
-        return r < 0 ? r : spawn(i, &site, err);
+        if (!instance || !instance->config)
+                return 0; // hostd-proxy knows no rules of it either, and sends nothing
+        r = policy_rules_new(instance, plan->grants, plan->n, &plan->rules, err);
+        if (r < 0)
+                return r;
+        plan->site.with_rules = true;
+        plan->site.rules = policy_rules_list(plan->rules, &plan->site.n_rules);
+        return 0;
+}
+
+static int try_start(Interceptor *i, Error *err) {
+        _cleanup_(plan_done) Plan plan = {.n = 0};
+        int r = plan_fill(i, &plan, err);
+
+        free(TAKE_PTR(i->config));
+        if (r >= 0)
+                r = site_config(&plan.site, plan.grants, plan.n, &i->config, err);
+        if (r >= 0)
+                r = site_write(&plan.site, &i->secrets->vault, plan.grants, plan.n, &i->renew, err);
+        return r < 0 ? r : spawn(i, &plan.site, err);
+}
+
+// Grants of an instance that is not there any more are compared with nothing: it ends anyway.
+static bool has_changed(const Interceptor *i) {
+        _cleanup_(plan_done) Plan plan = {.n = 0};
+        _cleanup_free_ char *config = NULL;
+
+        if (!i->config || plan_fill(i, &plan, NULL) < 0 || site_config(&plan.site, plan.grants, plan.n, &config, NULL) < 0)
+                return false; // it was tried, and is tried again by its own clock
+        return strcmp(config, i->config) != 0;
 }
 
 static void start(Interceptor *i) {
@@ -284,6 +328,7 @@ static Interceptor *interceptor_free(Interceptor *i) {
         if (i->path)
                 (void) io_remove_tree(AT_FDCWD, i->path); // what is left is made over by the next
         free(i->path);
+        free(i->config);
         free(i);
         return NULL;
 }
@@ -345,7 +390,7 @@ void interceptors_sync(Manager *m) {
                 return;
         remove_unwanted(s);
         for (Interceptor *i = s->interceptors; i; i = i->next)
-                if (i->stale)
+                if (i->stale || has_changed(i))
                         start(i);
         for (const Instance *instance = m->instances.first; instance; instance = instance->next)
                 if (is_wanted(s, instance->record.name) && !interceptor_find(s, instance->record.name))

@@ -21,7 +21,8 @@ typedef struct Interceptor {
         sd_event_source *exit, *again;
         struct Runtime *filling;
         bool filled;       // since the last start or rotation
-        bool stale;        // its grants have changed since it was started
+        char *config;      // what it was started with
+        bool stale;        // grants, or what policies say of their hosts, have changed since then
         unsigned failures; // in a row
         usec_t started;    // monotonic
         usec_t renew;      // realtime; when its leaves are to be made anew

@@ -33,6 +33,7 @@ static int replan_now(sd_event_source *source, void *userdata) {
         if (m->create_next < m->desired->n_instances)
                 lifecycle_create_missing(m);
         reconcile_run(m);
+        secrets_plan(m); // policies may say something else of the hosts of grants
         return 0;
 }
 

@@ -47,6 +47,8 @@ static const char log_text[] =
         "    error-log-format '{\"time\":%Ts.%ms,\"client\":\"%ci\",\"host\":\"%[ssl_fc_sni,json(utf8s)]\",\"address\":\"%[dst]\",\"port\":%[dst_port],"
         "\"error\":\"%[fc_err_str,json(utf8s)]\"}'\n";
 
+#define AMBIGUOUS "% ; // /. \\\\" // in paths
+
 #define REFUSE(status, reason) "    http-request deny deny_status " status " content-type text/plain string \"hostd: " reason "\" "
 
 // Two Hosts or two credentials are two readings of one request. A dot segment or an escape would make a path in scope into another one at the origin.
@@ -69,6 +71,71 @@ static const char left_text[] =
         "    acl left var(txn.basic) -m sub " BINDING_PLACEHOLDER "\n"
         "    http-request set-var(txn.alert) str(placeholder) if left\n"
         REFUSE("403", "a placeholder of a secret is not granted for this host, method, path or place of a request") "if left\n";
+
+// ---- policy ----
+
+// One word, whatever a path has in it.
+static void write_quoted(Text *t, const char *word, const char *suffix) {
+        fputc('\'', t->f);
+        for (; *word; word++)
+                if (*word == '\'')
+                        fputs("'\\''", t->f);
+                else
+                        fputc(*word, t->f);
+        fprintf(t->f, "%s'", suffix);
+}
+
+static void write_rule_path(Text *t, size_t rule, const char *path) {
+        bool below = path[strlen(path) - 1] == '/';
+
+        if (!below) {
+                fprintf(t->f, "    acl rp_%zu path -m str ", rule);
+                write_quoted(t, path, "");
+                fputc('\n', t->f);
+        }
+        fprintf(t->f, "    acl rp_%zu path -m beg ", rule);
+        write_quoted(t, path, below ? "" : "/");
+        fputc('\n', t->f);
+}
+
+// A path that can be read in more than one way meets no allow that has paths, and every denial that has: hostd-policy.conf(5).
+static void write_rule(Text *t, const HaproxyRule *rule, size_t i) {
+        fprintf(t->f, "    acl rs_%zu var(txn.host) -m str %s\n", i, rule->host);
+        for (char *const *m = rule->methods; m && *m; m++)
+                fprintf(t->f, "    acl rm_%zu method -m str %s\n", i, *m);
+        for (char *const *p = rule->paths; p && *p; p++)
+                write_rule_path(t, i, *p);
+        if (strv_length(rule->paths) > 0 && !rule->allow)
+                fprintf(t->f, "    acl rp_%zu path -m sub %s\n", i, AMBIGUOUS);
+        fprintf(t->f, "    http-request set-var(txn.policy) str(%s) if rs_%zu !{ var(txn.policy) -m found }", rule->allow ? "allow" : "deny", i);
+        if (strv_length(rule->methods) > 0)
+                fprintf(t->f, " rm_%zu", i);
+        if (strv_length(rule->paths) > 0)
+                fprintf(t->f, " rp_%zu%s", i, rule->allow ? " !path_ambiguous" : "");
+        fputc('\n', t->f);
+}
+
+static void write_rules(Text *t) {
+        if (!t->config->with_rules)
+                return;
+        fputs("    acl path_ambiguous path -m sub " AMBIGUOUS "\n", t->f);
+        for (size_t i = 0; i < t->config->n_rules; i++)
+                write_rule(t, &t->config->rules[i], i);
+        fputs(REFUSE("403", "the policy does not allow this method or path") "unless { var(txn.policy) -m str allow }\n", t->f);
+}
+
+static int check_rules(const HaproxyConfig *c, Error *err) {
+        int r = 0;
+
+        for (size_t i = 0; i < c->n_rules && r == 0; i++) {
+                r = valid_check(VALID_HOST, "host", c->rules[i].host, err);
+                for (char *const *m = c->rules[i].methods; r == 0 && m && *m; m++)
+                        r = valid_check(VALID_METHOD, "methods", *m, err);
+                for (char *const *p = c->rules[i].paths; r == 0 && p && *p; p++)
+                        r = valid_check(VALID_URL_PATH, "paths", *p, err);
+        }
+        return r;
+}
 
 // ---- one binding ----
 
@@ -225,6 +292,7 @@ static void write_front(Text *t) {
         fprintf(t->f, "\nfrontend front\n    bind unix@%s/" HAPROXY_FRONT " mode 660 accept-proxy ssl crt %s/ strict-sni alpn h2,http/1.1\n", c->sockets, c->certificates);
         fputs(log_text, t->f);
         fputs(checks_text, t->f);
+        write_rules(t);
         for (size_t i = 0; i < c->n_bindings; i++)
                 write_binding(t, c->bindings[i]);
         fputs(left_text, t->f);
@@ -261,7 +329,7 @@ static int check_config(const HaproxyConfig *c, Error *err) {
                 r = check_path("authorities", c->authorities, err);
         for (size_t i = 0; r == 0 && i < c->n_bindings; i++)
                 r = binding_check(c->bindings[i], err);
-        return r;
+        return r < 0 ? r : check_rules(c, err);
 }
 
 int haproxy_config(const HaproxyConfig *config, char **ret, Error *err) {

@@ -15,6 +15,13 @@
 #define HAPROXY_QUERY_PARAMETERS 12 // of a request that are looked at
 #define HAPROXY_ADMIN "admin.sock" // 0600: who speaks there reads the values
 
+// What a policy says of requests to a host, in the order of its rules: the first that a request meets decides, none is a denial.
+typedef struct HaproxyRule {
+        const char *host; // borrowed, of a binding
+        bool allow;
+        char *const *methods, *const *paths; // borrowed; NULL: any
+} HaproxyRule;
+
 typedef struct HaproxyConfig {
         const char *sockets;      // directory, which HAProxy's user may write
         const char *certificates; // directory of leaves
@@ -23,6 +30,9 @@ typedef struct HaproxyConfig {
         const char *authorities;  // file of those that upstream certificates come from; NULL: the host's
         const Binding *const *bindings; // of one instance
         size_t n_bindings;
+        bool with_rules; // false: whoever sends streams here looks at them for himself
+        const HaproxyRule *rules;
+        size_t n_rules;
 } HaproxyConfig;
 
 // Several grants of one host share its leaf and its connections.

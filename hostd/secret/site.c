@@ -79,14 +79,19 @@ static int write_leaves(int conf, const Site *site, const Ca *ca, const Binding 
         return r;
 }
 
-static int write_config(int conf, const Site *site, const Binding *const *bindings, size_t n, Error *err) {
-        _cleanup_free_ char *sockets = below(site, SOCK), *certificates = below(site, CONF "/" CRT), *map = site_map(site), *text = NULL;
-        HaproxyConfig config = {sockets, certificates, map, site->log, site->authorities, bindings, n};
-        int r;
+int site_config(const Site *site, const Binding *const *bindings, size_t n, char **ret, Error *err) {
+        _cleanup_free_ char *sockets = below(site, SOCK), *certificates = below(site, CONF "/" CRT), *map = site_map(site);
+        HaproxyConfig config = {sockets, certificates, map, site->log, site->authorities, bindings, n, site->with_rules, site->rules, site->n_rules};
 
         if (!sockets || !certificates || !map)
                 return error_set_errno(err, ENOMEM, "cannot write a configuration");
-        r = haproxy_config(&config, &text, err);
+        return haproxy_config(&config, ret, err);
+}
+
+static int write_config(int conf, const Site *site, const Binding *const *bindings, size_t n, Error *err) {
+        _cleanup_free_ char *text = NULL;
+        int r = site_config(site, bindings, n, &text, err);
+
         if (r < 0)
                 return r;
         r = io_write_atomic(conf, MAP, "", 0, FILE_MODE);

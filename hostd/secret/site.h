@@ -22,10 +22,15 @@ typedef struct Site {
         gid_t front_gid;     // whose members may connect
         const char *log;         // see HaproxyConfig
         const char *authorities; // see HaproxyConfig
+        bool with_rules;
+        const HaproxyRule *rules;
+        size_t n_rules;
 } Site;
 
 // `ret_renew` gets when it should be done again: a leaf ends some time after.
 int site_write(const Site *site, const Vault *vault, const Binding *const *bindings, size_t n_bindings, usec_t *ret_renew, Error *err);
+// The configuration that site_write() would write. Caller frees.
+int site_config(const Site *site, const Binding *const *bindings, size_t n_bindings, char **ret, Error *err);
 // The values of the bindings, for runtime_fill(). One that cannot stand in its place any more is an error.
 int site_entries(const Vault *vault, const Binding *const *bindings, size_t n_bindings, RuntimeEntry **ret, Error *err);
 // Paths below the site; caller frees, NULL on OOM.

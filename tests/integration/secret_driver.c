@@ -86,7 +86,31 @@ static void fill_site(const Driver *d, Site *site, char *path, size_t size) {
         site->directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+#define RULES_MAX 8
+
+// DIR/rules, where it is: lines of "allow|deny HOST [method=M] [path=P]".
+static int read_rules(const Driver *d, HaproxyRule *ret, size_t *ret_n) {
+        _cleanup_strv_ char **lines = NULL;
+        _cleanup_free_ char *text = NULL;
+        size_t n = 0;
+
+        if (io_read_file(d->fd, "rules", 4096, &text, NULL) < 0)
+                return 0;
+        if (strv_split(text, "\n", &lines) < 0)
+                return -ENOMEM;
+        for (char **line = lines; *line && n < RULES_MAX; line++, n++) {
+                char **words = NULL, **methods = NULL, **paths = NULL; // for the life of the process
+                (void) strv_split(*line, " ", &words);
+                for (char **w = words + 2; *w; w++)
+                        (void) strv_append(strncmp(*w, "path=", 5) == 0 ? &paths : &methods, strchr(*w, '=') + 1);
+                ret[n] = (HaproxyRule) {words[1], strcmp(words[0], "allow") == 0, methods, paths};
+        }
+        *ret_n = n;
+        return 1;
+}
+
 static int run_site(Driver *d, char **argv, Error *err) {
+        HaproxyRule rules[RULES_MAX];
         char path[256], log[256];
         Site site = {.uid = (uid_t) strtoul(argv[1], NULL, 10), .log = log, .authorities = argv[2]};
         usec_t renew;
@@ -99,6 +123,8 @@ static int run_site(Driver *d, char **argv, Error *err) {
         snprintf(log, sizeof(log), "%s/log.sock", d->directory);
         site.gid = site.front_gid = site.uid;
         fill_site(d, &site, path, sizeof(path));
+        site.rules = rules;
+        site.with_rules = read_rules(d, rules, &site.n_rules) > 0;
         r = site_write(&site, &d->vault, (const Binding *const *) d->bindings, d->n, &renew, err);
         (void) close(site.directory);
         return r;

@@ -57,6 +57,13 @@ read -r _ ph_query <<<"$(grant pass api.example.com 8443 query api.key)"
 read -r _ ph_other <<<"$(grant pass other.example.com 8443 header Authorization)"
 grant token api.example.com 8443 header X-Inject inject=Bearer path=/inject >/dev/null
 grant pass other.example.com 8443 header X-Plain inject=- >/dev/null
+cat >rules <<'END'
+deny api.example.com path=/denied/ path=/it's$(it)
+deny api.example.com method=PUT
+allow api.example.com
+allow other.example.com method=GET path=/ path=/x
+allow other.example.com method=POST path=/only
+END
 "$driver" "$dir" site $user "$dir/world.crt" || exit 1
 check "HAProxy takes the configuration" eval '"$haproxy" -c -q -f site/conf/haproxy.cfg'
 # As in hostd's unit, which lets nobody make memory executable that was written to.
@@ -128,6 +135,13 @@ never() { # WHAT STATUSES PORT NAME PATH ARGUMENTS: no origin sees a value, and 
         else ok "never: $what ($status)"; fi
 }
 A="Authorization: Bearer"
+never "a path that the policy denies" 403 4001 api.example.com /denied/x -u "me:$ph_basic"
+never "a path that the policy denies, with signs in it" 403 4001 api.example.com "/it's\$(it)/x" -u "me:$ph_basic"
+never "a path that might be a denied one" 403 4001 api.example.com /%64enied/x --path-as-is -u "me:$ph_basic"
+never "a method that the policy denies" 403 4001 api.example.com /any -X PUT -u "me:$ph_basic"
+never "a method that no rule allows there" 403 4002 other.example.com /x -X POST -H "Authorization: Bearer $ph_other"
+check "and says that it is the policy" grep -q '^hostd: the policy' body
+arrives "what the policy's second rule allows" other "Bearer" 4002 other.example.com /only -X POST -H "Authorization: Bearer $ph_other"
 never "to another host of a grant" 403 4002 other.example.com / -H "$A $ph" -H "X-Plain: x"
 never "another grant's token in this place" 403 4001 api.example.com /v1/x -H "$A $ph_other"
 never "in another header" 403 4001 api.example.com /v1/x -H "X-Other: $ph"
