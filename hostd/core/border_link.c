@@ -364,7 +364,7 @@ static json_t *event_json(const FlowRecord *record) {
         if (record->family)
                 (void) inet_ntop(record->family == 4 ? AF_INET : AF_INET6, record->address, address, sizeof(address));
         return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:i, s:s}", "by", flow_kind_to_string(record->kind), "verdict",
-                         flow_verdict_to_string(record->verdict), "name", record->name, "address", address, "protocol", (int) record->protocol, "port",
+                         flow_verdict_to_string(record->verdict), "to", record->name, "address", address, "protocol", (int) record->protocol, "port",
                          (int) record->port, "policy", record->policy, "rule", (int) record->rule, "reason", record->reason);
 }
 

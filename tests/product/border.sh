@@ -100,6 +100,9 @@ check_status "and in IPv6" 0 "^NOERROR $good6" question pt-a good.example.org AA
 check_status "a name that no rule has is refused, and the answer says so" 0 "^REFUSED - .*no rule allows" question pt-a evil.example.org
 check_status "over TCP, too" 0 "^REFUSED - .*no rule allows" question pt-a evil.example.org A tcp
 check_status "whichever name server it asks" 0 "^REFUSED" question pt-a evil.example.org A udp $dns
+if [ -x "$libexec/hostd-flow" ]; then
+        check "it is an event with its name" wait_for 10 sh -c "hostctl events -f json | jq -es 'any(.[]; .type == \"network-denied\" and .name == \"pt-a\" and .to == \"evil.example.org\" and .by == \"dns\")'"
+fi
 check_not "and nothing of it reached the name server" grep -q evil.example.org "$work/dnsmasq"
 check_status "an address in a private range is no answer" 0 "^(SERVFAIL|REFUSED|NXDOMAIN|NOERROR) *(-|$)" question pt-a rebind.example.org
 
