@@ -318,7 +318,9 @@ static int slot_load(Network *network, uint16_t number, bool device, Error *err)
         ruleset_slot(script.f, &network->settings, number, device);
         if (slot && !slot->limits_set) {
                 ruleset_limits(script.f, number, &slot->limits);
-                slot->limits_set = slot->fresh = true; // none, but it is we who said so
+                ruleset_cut(script.f, number, false);
+                ruleset_border(script.f, number, &slot->border);
+                slot->limits_set = slot->cut_set = slot->border_set = slot->fresh = true; // none, but it is we who said so
         }
         r = script_apply(&script, "adding an instance to the firewall", err);
         if (r < 0)

@@ -105,6 +105,7 @@ typedef struct NetworkHelpers {
         size_t n_upstreams;
 } NetworkHelpers;
 int network_set_helpers(Network *network, const NetworkHelpers *helpers, Error *err); // what an earlier hostd set stays until then
+int network_helpers_denied(Network *network, uint64_t *ret_packets); // packets that this kept in
 
 #define NETWORK_UNLIMITED UINT64_MAX
 typedef struct NetworkLimits {

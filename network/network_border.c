@@ -3,9 +3,11 @@
 //
 // An address is asked for by a program that reads what the network wrote, so nothing of it is believed: the rule must be one of the slot,
 // and the list of rules is walked again for each port.
+#include "network/network_internal.h"
+
+#include <linux/netfilter.h> // after netinet/in.h, which it would contradict
 #include <string.h>
 
-#include "network/network_internal.h"
 #include "network/nft.h"
 
 #define NAME_PORTS_MAX (POLICY_NAME_PORTS_MAX + 2)
@@ -72,6 +74,12 @@ int network_set_helpers(Network *network, const NetworkHelpers *helpers, Error *
         network->helpers = *helpers;
         network->helpers_set = true;
         return 0;
+}
+
+int network_helpers_denied(Network *network, uint64_t *ret_packets) {
+        uint64_t bytes;
+
+        return nft_counter(NFPROTO_INET, "helpers_denied", ret_packets, &bytes);
 }
 
 // ---- names

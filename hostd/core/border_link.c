@@ -38,6 +38,7 @@ typedef struct BorderLink {
         size_t n_slots;
         NetworkHelpers helpers; // as the firewall knows them
         bool fenced;
+        uint64_t denied; // packets that the fence has stopped
         sd_event_source *publish;
 } BorderLink;
 
@@ -256,6 +257,19 @@ void border_link_changed(Manager *m, uint16_t slot) {
         (void) sd_event_source_set_enabled(link->publish, SD_EVENT_ONESHOT);
 }
 
+// A helper that tries what it must not is misled, or conquered.
+static void link_tell_denied(BorderLink *link) {
+        uint64_t packets = 0;
+
+        if (network_helpers_denied(link->manager->network, &packets) < 0)
+                return;
+        if (packets > link->denied)
+                manager_warn(link->manager, "border-denied", "host",
+                             "a program of the border tried to reach an address of this host, of an instance or of a private range (%llu packets): it was kept from that",
+                             (unsigned long long) packets);
+        link->denied = packets;
+}
+
 void border_link_tick(Manager *m) {
         BorderLink *link = m->border;
         _cleanup_strv_ char **before = link ? strv_copy(link->upstreams) : NULL;
@@ -263,6 +277,7 @@ void border_link_tick(Manager *m) {
         if (!link)
                 return;
         link_read_upstreams(link);
+        link_tell_denied(link);
         link->everything = link->everything || !strv_equal(before, link->upstreams);
         link_publish(link);
 }

@@ -78,11 +78,13 @@ static NetworkExposure network_exposure(const Instance *instance, const Exposure
 
         if (exposure->until)
                 e.left_ms = exposure->until > now ? (exposure->until - now) / USEC_PER_MSEC + 1 : 1;
-        if (cidr_parse(exposure->from, &from) >= 0) {
-                e.from_family = from.family;
-                e.from_prefix = from.prefix;
-                memcpy(e.from, from.bytes, sizeof(e.from));
-        }
+        if (strcmp(exposure->from, "-") == 0)
+                return e;
+        if (cidr_parse(exposure->from, &from) < 0) // a value that somebody broke: nobody comes from there
+                from = (Cidr) {.family = AF_INET, .prefix = 32};
+        e.from_family = from.family;
+        e.from_prefix = from.prefix;
+        memcpy(e.from, from.bytes, sizeof(e.from));
         return e;
 }
 
@@ -152,9 +154,13 @@ static void tell(const Exposure *exposure, Manager *m, const char *event) {
 int expose_add(Instance *instance, const ExposeAsk *ask, Error *err) {
         Manager *m = instance->manager;
         _cleanup_(exposures_done) Exposures all = {0};
+        char network[CIDR_TEXT_MAX];
         Exposure exposure = {.port = ask->port, .as = ask->as, .protocol = ask->protocol};
+        Cidr from;
         int id, r;
 
+        if (ask->from && cidr_parse(ask->from, &from) < 0)
+                return error_set_field(err, "from", "from must be an address or a network without host bits, such as 192.0.2.0/24");
         expose_expire(m);
         r = exposures_read(m, &all, err);
         if (r >= 0)
@@ -169,7 +175,7 @@ int expose_add(Instance *instance, const ExposeAsk *ask, Error *err) {
         exposure.id = (unsigned) id;
         exposure.until = ask->span ? clock_realtime() + ask->span : 0;
         (void) snprintf(exposure.name, sizeof(exposure.name), "%s", instance->record.name);
-        (void) snprintf(exposure.from, sizeof(exposure.from), "%s", ask->from ?: "-");
+        (void) snprintf(exposure.from, sizeof(exposure.from), "%s", ask->from ? cidr_format(&from, network, sizeof(network)) : "-");
         (void) snprintf(exposure.key, sizeof(exposure.key), PREFIX "%s/%u", protocol_name(ask->protocol), ask->as);
         r = exposure_write(m, &exposure, err);
         if (r >= 0 && instance_is_live(instance)) {

@@ -57,6 +57,7 @@ check_status "nor one on which the host listens" 8 'listens on tcp port 17200' h
 kill $taken
 check_not "nobody else than --from" sh -c "hostctl expose pt-a 7100 --as 17101 --from 192.0.2.0/24 >/dev/null && exit 1"
 if from_origin 17101 >/dev/null; then fail "--from" "the origin was let in"; else ok "--from is kept"; fi
+check_status "a network with host bits is refused, not taken for everywhere" 2 'host bits' hostctl expose pt-a 7100 --as 17103 --from 192.0.2.1/24
 check "unexpose takes all of the port" hostctl unexpose pt-a 7100
 check_not "closed again" from_origin 17100
 check_status "twice is an error" 3 'not exposed' hostctl unexpose pt-a 7100
@@ -77,8 +78,13 @@ check "limits are set live" hostctl set pt-a connections=5 destinations=50 traff
 check "and are in the kernel" sh -c "nft list chain inet hostd i$(printf %04x "$(slot pt-a)")_pass | grep -q 'ct count over 5'"
 check_is "a little passes" "origin allowed" fetch pt-a $origin_allowed
 head -c 3000000 /dev/zero >"$(ls -d /tmp/hostd-origin.* | head -n 1)/big"
-within 20 hostctl exec --timeout 15s pt-a -- sh -c "(printf 'GET /big HTTP/1.0\r\n\r\n'; sleep 2) | timeout 8 nc $origin_allowed 8080 | wc -c" >"$work/got" 2>&1
-if [ "$(cat "$work/got")" -lt 1200000 ] 2>/dev/null; then ok "the day's traffic ends a download ($(cat "$work/got") bytes)"; else fail traffic "$(cat "$work/got")"; fi
+total=0
+for _ in 1 2 3 4 5; do # on a busy machine one download may end before the traffic does
+        got=$(within 20 hostctl exec --timeout 15s pt-a -- sh -c "(printf 'GET /big HTTP/1.0\r\n\r\n'; sleep 4) | timeout 8 nc $origin_allowed 8080 | wc -c")
+        total=$((total + ${got:-0}))
+        fetch pt-a $origin_allowed >/dev/null || break
+done
+if [ $total -lt 1300000 ] && [ $total -gt 900000 ]; then ok "the day's traffic ends a download ($total bytes)"; else fail traffic "$total bytes"; fi
 check_not "and then nothing passes" fetch pt-a $origin_allowed
 check "hostd tells of it" wait_for 10 sh -c "hostctl warning list | grep -q 'pt-a.*traffic of the day'"
 hostctl restart pt-a >/dev/null
