@@ -150,7 +150,7 @@ FlowSender *flow_sender_free(FlowSender *sender) {
 // At most once a second: without hostd-flow a busy writer must not spend its time on looking for it.
 static int sender_connect(FlowSender *sender) {
         usec_t now = clock_monotonic();
-        int fd;
+        int fd, room = 1 << 20;
 
         if (sender->tried && now - sender->tried < RECONNECT_AFTER)
                 return -EAGAIN;
@@ -163,6 +163,8 @@ static int sender_connect(FlowSender *sender) {
                 (void) close(fd);
                 return r;
         }
+        // What is not read yet counts here. All connections of an instance can end at once, which is more than the usual room.
+        (void) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
         sender->fd = fd;
         return 0;
 }

@@ -82,8 +82,12 @@ static int prepare(sd_event *event, ProxyConfig *config, Error *err) {
 int main(void) {
         _cleanup_(sd_event_unrefp) sd_event *event = NULL;
         _cleanup_error_ Error err = ERROR_NULL;
-        ProxyConfig config = {.resolve = BORDER_RESOLVE_SOCKET, .records = BORDER_RECORDS_SOCKET};
-        char interceptors[PATH_MAX];
+        char resolve[PATH_MAX], records[PATH_MAX], interceptors[PATH_MAX];
+        ProxyConfig config = {
+                .resolve = border_socket_path(BORDER_RESOLVE_SOCKET, resolve, sizeof(resolve)),
+                .records = border_socket_path(BORDER_RECORDS_SOCKET, records, sizeof(records)),
+                .interceptors = border_socket_path(BORDER_RUN "/haproxy", interceptors, sizeof(interceptors)),
+        };
         int r = sd_event_new(&event);
 
         if (r < 0)
@@ -91,7 +95,6 @@ int main(void) {
         if (r >= 0)
                 r = prepare(event, &config, &err);
         config.event = event;
-        config.interceptors = border_socket_path(BORDER_RUN "/haproxy", interceptors, sizeof(interceptors));
         if (r >= 0)
                 r = run(&config, &err);
         if (r < 0)
