@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Ca: see ca.h. The only user of GnuTLS.
+// Ca: see ca.h. The only user of GnuTLS, which is loaded by whoever comes first: ca_new(), ca_issue() and ca_certificate_end().
 #include "secret/ca.h"
 
-#include <gnutls/crypto.h>
-#include <gnutls/x509-ext.h>
 #include <jansson.h>
 #include <string.h>
 
 #include "base/valid.h"
+#include "secret/gnutls.h"
 
 #define DAY_SEC 86400
 #define KEY_SIZE 64 // of a store key or a context: "ca/" and a name
 #define SERIAL_BYTES 16
 #define KEY_ID_MAX 32
+
+static const Gnutls *lib;
 
 Ca *ca_free(Ca *ca) {
         if (!ca)
@@ -25,62 +26,62 @@ Ca *ca_free(Ca *ca) {
 
 static void keyp(gnutls_x509_privkey_t *key) {
         if (*key)
-                gnutls_x509_privkey_deinit(*key);
+                lib->x509_privkey_deinit(*key);
 }
 
 static void crtp(gnutls_x509_crt_t *crt) {
         if (*crt)
-                gnutls_x509_crt_deinit(*crt);
+                lib->x509_crt_deinit(*crt);
 }
 
 static void constraintsp(gnutls_x509_name_constraints_t *nc) {
         if (*nc)
-                gnutls_x509_name_constraints_deinit(*nc);
+                lib->x509_name_constraints_deinit(*nc);
 }
 
 static void datump(gnutls_datum_t *d) {
         if (d->data)
-                gnutls_memset(d->data, 0, d->size);
-        gnutls_free(d->data);
+                lib->memset(d->data, 0, d->size);
+        lib->free(d->data);
 }
 
 static int fail(int rc, const char *what, Error *err) {
-        return error_set(err, ERR_INTERNAL, "%s: %s", what, gnutls_strerror(rc));
+        return error_set(err, ERR_INTERNAL, "%s: %s", what, lib->strerror(rc));
 }
 
 // ---- pieces of a certificate; each returns GnuTLS's code ----
 
 static int key_generate(gnutls_x509_privkey_t *ret) {
-        int rc = gnutls_x509_privkey_init(ret);
+        int rc = lib->x509_privkey_init(ret);
 
-        return rc < 0 ? rc : gnutls_x509_privkey_generate(*ret, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0);
+        return rc < 0 ? rc : lib->x509_privkey_generate(*ret, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0);
 }
 
 // Random, so that what an authority of the same name once signed is never taken for this one's.
 static int set_serial(gnutls_x509_crt_t crt) {
         unsigned char serial[SERIAL_BYTES];
-        int rc = gnutls_rnd(GNUTLS_RND_NONCE, serial, sizeof(serial));
+        int rc = lib->rnd(GNUTLS_RND_NONCE, serial, sizeof(serial));
 
         serial[0] = (unsigned char) ((serial[0] & 0x7f) | 0x40); // positive, and of one length
-        return rc < 0 ? rc : gnutls_x509_crt_set_serial(crt, serial, sizeof(serial));
+        return rc < 0 ? rc : lib->x509_crt_set_serial(crt, serial, sizeof(serial));
 }
 
 static int set_times(gnutls_x509_crt_t crt, usec_t now, unsigned days) {
         time_t begin = (time_t) ((now - CA_BACKDATE) / USEC_PER_SEC);
-        int rc = gnutls_x509_crt_set_activation_time(crt, begin);
+        int rc = lib->x509_crt_set_activation_time(crt, begin);
 
-        return rc < 0 ? rc : gnutls_x509_crt_set_expiration_time(crt, (time_t) (now / USEC_PER_SEC) + (time_t) days * DAY_SEC);
+        return rc < 0 ? rc : lib->x509_crt_set_expiration_time(crt, (time_t) (now / USEC_PER_SEC) + (time_t) days * DAY_SEC);
 }
 
 static int set_basics(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const char *name) {
-        int rc = gnutls_x509_crt_set_version(crt, 3);
+        int rc = lib->x509_crt_set_version(crt, 3);
 
         if (rc >= 0)
                 rc = set_serial(crt);
         if (rc >= 0)
-                rc = gnutls_x509_crt_set_key(crt, key);
+                rc = lib->x509_crt_set_key(crt, key);
         if (rc >= 0)
-                rc = gnutls_x509_crt_set_dn_by_oid(crt, GNUTLS_OID_X520_COMMON_NAME, 0, name, (unsigned) strlen(name));
+                rc = lib->x509_crt_set_dn_by_oid(crt, GNUTLS_OID_X520_COMMON_NAME, 0, name, (unsigned) strlen(name));
         return rc;
 }
 
@@ -88,14 +89,14 @@ static int set_basics(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const ch
 static int set_key_ids(gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer) {
         unsigned char id[KEY_ID_MAX];
         size_t size = sizeof(id);
-        int rc = gnutls_x509_crt_get_key_id(crt, 0, id, &size);
+        int rc = lib->x509_crt_get_key_id(crt, 0, id, &size);
 
         if (rc >= 0)
-                rc = gnutls_x509_crt_set_subject_key_id(crt, id, size);
+                rc = lib->x509_crt_set_subject_key_id(crt, id, size);
         size = sizeof(id);
         if (rc >= 0)
-                rc = gnutls_x509_crt_get_key_id(issuer, 0, id, &size);
-        return rc < 0 ? rc : gnutls_x509_crt_set_authority_key_id(crt, id, size);
+                rc = lib->x509_crt_get_key_id(issuer, 0, id, &size);
+        return rc < 0 ? rc : lib->x509_crt_set_authority_key_id(crt, id, size);
 }
 
 // Grants name hosts, and which ones changes while the authority lives; addresses are never among them.
@@ -103,20 +104,20 @@ static int set_constraints(gnutls_x509_crt_t crt) {
         _cleanup_(constraintsp) gnutls_x509_name_constraints_t nc = NULL;
         unsigned char any[32] = {0}; // address and mask
         gnutls_datum_t any4 = {any, 8}, any6 = {any, 32};
-        int rc = gnutls_x509_name_constraints_init(&nc);
+        int rc = lib->x509_name_constraints_init(&nc);
 
         if (rc >= 0)
-                rc = gnutls_x509_name_constraints_add_excluded(nc, GNUTLS_SAN_IPADDRESS, &any4);
+                rc = lib->x509_name_constraints_add_excluded(nc, GNUTLS_SAN_IPADDRESS, &any4);
         if (rc >= 0)
-                rc = gnutls_x509_name_constraints_add_excluded(nc, GNUTLS_SAN_IPADDRESS, &any6);
-        return rc < 0 ? rc : gnutls_x509_crt_set_name_constraints(crt, nc, 1);
+                rc = lib->x509_name_constraints_add_excluded(nc, GNUTLS_SAN_IPADDRESS, &any6);
+        return rc < 0 ? rc : lib->x509_crt_set_name_constraints(crt, nc, 1);
 }
 
 // ---- texts ----
 
 static int export_key(gnutls_x509_privkey_t key, Value **ret) {
         _cleanup_(datump) gnutls_datum_t pem = {NULL, 0};
-        int rc = gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN, &pem);
+        int rc = lib->x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN, &pem);
 
         if (rc < 0 || value_new(pem.size, ret) < 0)
                 return rc < 0 ? rc : GNUTLS_E_MEMORY_ERROR;
@@ -126,7 +127,7 @@ static int export_key(gnutls_x509_privkey_t key, Value **ret) {
 
 static int export_certificate(gnutls_x509_crt_t crt, char **ret) {
         _cleanup_(datump) gnutls_datum_t pem = {NULL, 0};
-        int rc = gnutls_x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &pem);
+        int rc = lib->x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &pem);
 
         if (rc < 0)
                 return rc;
@@ -136,26 +137,29 @@ static int export_certificate(gnutls_x509_crt_t crt, char **ret) {
 
 static int import_certificate(const char *pem, gnutls_x509_crt_t *ret) {
         gnutls_datum_t text = {(unsigned char *) pem, (unsigned) strlen(pem)};
-        int rc = gnutls_x509_crt_init(ret);
+        int rc = lib->x509_crt_init(ret);
 
-        return rc < 0 ? rc : gnutls_x509_crt_import(*ret, &text, GNUTLS_X509_FMT_PEM);
+        return rc < 0 ? rc : lib->x509_crt_import(*ret, &text, GNUTLS_X509_FMT_PEM);
 }
 
 static int import_key(const Value *pem, gnutls_x509_privkey_t *ret) {
         gnutls_datum_t text = {pem->data, (unsigned) pem->size};
-        int rc = gnutls_x509_privkey_init(ret);
+        int rc = lib->x509_privkey_init(ret);
 
-        return rc < 0 ? rc : gnutls_x509_privkey_import2(*ret, &text, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN);
+        return rc < 0 ? rc : lib->x509_privkey_import2(*ret, &text, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN);
 }
 
 int ca_certificate_end(const char *pem, usec_t *ret, Error *err) {
         _cleanup_(crtp) gnutls_x509_crt_t crt = NULL;
-        int rc = import_certificate(pem, &crt);
+        int rc = gnutls_load(&lib, err);
         time_t end;
 
         if (rc < 0)
+                return rc;
+        rc = import_certificate(pem, &crt);
+        if (rc < 0)
                 return fail(rc, "cannot read a certificate", err);
-        end = gnutls_x509_crt_get_expiration_time(crt);
+        end = lib->x509_crt_get_expiration_time(crt);
         if (end <= 0)
                 return error_set(err, ERR_INTERNAL, "a certificate has no end");
         *ret = (usec_t) end * USEC_PER_SEC;
@@ -170,14 +174,14 @@ static int authority_fill(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, cons
         if (rc >= 0)
                 rc = set_times(crt, now, CA_DAYS);
         if (rc >= 0)
-                rc = gnutls_x509_crt_set_basic_constraints(crt, 1, 0); // it signs leaves, never another authority
+                rc = lib->x509_crt_set_basic_constraints(crt, 1, 0); // it signs leaves, never another authority
         if (rc >= 0)
-                rc = gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_KEY_CERT_SIGN | GNUTLS_KEY_CRL_SIGN);
+                rc = lib->x509_crt_set_key_usage(crt, GNUTLS_KEY_KEY_CERT_SIGN | GNUTLS_KEY_CRL_SIGN);
         if (rc >= 0)
                 rc = set_constraints(crt);
         if (rc >= 0)
                 rc = set_key_ids(crt, crt);
-        return rc < 0 ? rc : gnutls_x509_crt_sign2(crt, crt, key, GNUTLS_DIG_SHA256, 0);
+        return rc < 0 ? rc : lib->x509_crt_sign2(crt, crt, key, GNUTLS_DIG_SHA256, 0);
 }
 
 int ca_new(const char *instance, usec_t now, Ca **ret, Error *err) {
@@ -189,10 +193,12 @@ int ca_new(const char *instance, usec_t now, Ca **ret, Error *err) {
 
         if (!ca)
                 return error_set_errno(err, ENOMEM, "cannot make an authority");
+        if ((rc = gnutls_load(&lib, err)) < 0)
+                return rc;
         (void) snprintf(name, sizeof(name), "hostd %.32s", instance);
         rc = key_generate(&key);
         if (rc >= 0)
-                rc = gnutls_x509_crt_init(&crt);
+                rc = lib->x509_crt_init(&crt);
         if (rc >= 0)
                 rc = authority_fill(crt, key, name, now);
         if (rc >= 0)
@@ -287,13 +293,13 @@ static int leaf_fill(gnutls_x509_crt_t crt, gnutls_x509_crt_t issuer, gnutls_x50
         int rc = set_basics(crt, key, strlen(host) <= 64 ? host : "hostd");
 
         if (rc >= 0)
-                rc = gnutls_x509_crt_set_basic_constraints(crt, 0, -1);
+                rc = lib->x509_crt_set_basic_constraints(crt, 0, -1);
         if (rc >= 0)
-                rc = gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_DIGITAL_SIGNATURE);
+                rc = lib->x509_crt_set_key_usage(crt, GNUTLS_KEY_DIGITAL_SIGNATURE);
         if (rc >= 0)
-                rc = gnutls_x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
+                rc = lib->x509_crt_set_key_purpose_oid(crt, GNUTLS_KP_TLS_WWW_SERVER, 0);
         if (rc >= 0)
-                rc = gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_DNSNAME, host, (unsigned) strlen(host), GNUTLS_FSAN_SET);
+                rc = lib->x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_DNSNAME, host, (unsigned) strlen(host), GNUTLS_FSAN_SET);
         return rc < 0 ? rc : set_key_ids(crt, issuer);
 }
 
@@ -316,6 +322,8 @@ int ca_issue(const Ca *ca, const char *host, usec_t now, Value **ret, Error *err
         _cleanup_(crtp) gnutls_x509_crt_t crt = NULL, issuer = NULL;
         int rc, r = valid_check(VALID_HOST, "host", host, err);
 
+        if (r == 0)
+                r = gnutls_load(&lib, err);
         if (r < 0)
                 return r;
         rc = import_certificate(ca->certificate, &issuer);
@@ -324,13 +332,13 @@ int ca_issue(const Ca *ca, const char *host, usec_t now, Value **ret, Error *err
         if (rc >= 0)
                 rc = key_generate(&key);
         if (rc >= 0)
-                rc = gnutls_x509_crt_init(&crt);
+                rc = lib->x509_crt_init(&crt);
         if (rc >= 0)
                 rc = leaf_fill(crt, issuer, key, host);
         if (rc >= 0)
                 rc = set_times(crt, now, LEAF_DAYS);
         if (rc >= 0)
-                rc = gnutls_x509_crt_sign2(crt, issuer, issuer_key, GNUTLS_DIG_SHA256, 0);
+                rc = lib->x509_crt_sign2(crt, issuer, issuer_key, GNUTLS_DIG_SHA256, 0);
         if (rc >= 0)
                 rc = leaf_export(crt, key, ret);
         return rc < 0 ? fail(rc, "cannot issue a certificate", err) : 0;
