@@ -146,6 +146,12 @@ check_not "and nothing that is not allowed" get pt-a -k https://$evil/
 if ! systemd_is_up; then go_on; fi
 check "it comes back" wait_for 15 came_anew hostd-proxy "$pid"
 check "and connects" wait_for 15 answers pt-a
+if [ -x "$libexec/hostd-flow" ]; then
+        pid=$(helper_pid hostd-flow)
+        kill -9 "$pid"
+        check_is "without hostd-flow all goes on" good get pt-a https://good.example.org/
+        check "it comes back, too" wait_for 15 came_anew hostd-flow "$pid"
+fi
 
 # --- one that hangs: the answer waits for it, not for ever, and nobody is led to it until it has what changed
 proxy=$(helper_pid hostd-proxy)
