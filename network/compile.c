@@ -350,6 +350,8 @@ int compiled_new(Policy *const *policies, size_t n, Compiled **ret, Error *err) 
         r = compiled_begin(n, &compiled);
         for (size_t i = 0; i < n && r >= 0; i++) {
                 r = compiled_add_policy(compiled, policies[i]->name, index);
+                if (policies[i]->spared && !compiled->spared) // one set, one category of that name
+                        compiled->spared = category_share(policies[i]->spared);
                 for (size_t k = 0; k < policies[i]->n_rules && r >= 0; k++) {
                         r = add_expanded(compiled, &policies[i]->rules[k], index++, chain);
                         if (r < 0)
@@ -384,6 +386,7 @@ Compiled *compiled_free(Compiled *compiled) {
         }
         for (size_t i = 0; i < compiled->n_policies; i++)
                 free(compiled->policies[i].name);
+        category_free(compiled->spared);
         free(compiled->rules);
         free(compiled->policies);
         free(compiled->names);

@@ -63,6 +63,7 @@ typedef struct Compiled {
         size_t n_names;
         uint32_t *addresses; // places of all others, ascending
         size_t n_addresses;
+        Category *spared; // owned share: names that an allow of "*" does not reach; NULL for none
         unsigned shared; // owners besides the first
 } Compiled;
 
@@ -110,6 +111,7 @@ typedef struct PolicyDecision {
         const CompiledRule *rule; // NULL: none matched. Lives as long as the compiled list
         int index;                // of the operator's rule in the concatenated list, -1 for the default
         const char *policy;       // NULL for the default
+        bool spared;              // by the default, because "*" does not reach the name
 } PolicyDecision;
 PolicyDecision policy_decide(const Compiled *compiled, const PolicyQuestion *question);
 // The sentence: "denied by rule 1 of policy web: evil.example any". Cut off where it has no room.

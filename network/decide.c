@@ -144,6 +144,23 @@ static bool http_matches(const CompiledRule *rule, const PolicyQuestion *questio
 
 // ---- the answer
 
+static bool name_is_spared(const Compiled *compiled, const char *name) {
+        char **entry = compiled->spared ? compiled->spared->entries : NULL;
+
+        while (entry && *entry && (policy_target(*entry) == POLICY_TO_CIDR || !name_pattern_matches(*entry, name)))
+                entry++;
+        return entry && *entry;
+}
+
+// Notes it where "*" would have been the answer.
+static bool rule_is_too_broad(const Compiled *compiled, const CompiledRule *rule, const char *name, bool *spared) {
+        bool broad = rule->action == POLICY_ALLOW && (rule->kind == RULE_ANY_NAME || (rule->kind == RULE_ADDRESS && rule->to.prefix == 0)) &&
+                     name_is_spared(compiled, name);
+
+        *spared = *spared || broad;
+        return broad;
+}
+
 static bool rule_matches(const CompiledRule *rule, const PolicyQuestion *question) {
         if (rule->kind == RULE_ADDRESS)
                 return compiled_rule_matches(rule, question->address, question->protocol, question->port);
@@ -186,11 +203,14 @@ static bool is_left(const CompiledRule *rule, const CompiledRule *const *denials
 // May the name be resolved?
 static PolicyDecision decide_name(const Compiled *compiled, const char *name) {
         const CompiledRule *denials[DENIALS_MAX] = {NULL}, *rule, *denied = NULL;
+        bool spared = false;
         size_t n = 0;
         Walk walk;
 
         walk_begin(&walk, compiled, name, true);
         while ((rule = walk_next(&walk))) {
+                if (rule_is_too_broad(compiled, rule, name, &spared))
+                        continue;
                 if (rule->kind == RULE_ADDRESS) {
                         if (rule->action == POLICY_ALLOW && rule->to.prefix == 0)
                                 return decision_of(compiled, rule);
@@ -205,20 +225,26 @@ static PolicyDecision decide_name(const Compiled *compiled, const char *name) {
                                 denials[n++] = rule;
                 }
         }
-        return decision_of(compiled, denied);
+        PolicyDecision decision = decision_of(compiled, denied);
+        decision.spared = spared && !denied;
+        return decision;
 }
 
 PolicyDecision policy_decide(const Compiled *compiled, const PolicyQuestion *question) {
         const CompiledRule *rule;
+        PolicyDecision decision;
+        bool spared = false;
         Walk walk;
 
         if (question->name && !question->address && question->protocol == POLICY_ANY && question->port == 0)
                 return decide_name(compiled, question->name);
         walk_begin(&walk, compiled, question->name, question->address);
         while ((rule = walk_next(&walk)))
-                if (rule_matches(rule, question))
+                if (rule_matches(rule, question) && (rule->kind != RULE_ANY_NAME || !rule_is_too_broad(compiled, rule, question->name, &spared)))
                         break;
-        return decision_of(compiled, rule);
+        decision = decision_of(compiled, rule);
+        decision.spared = spared && !rule;
+        return decision;
 }
 
 char *policy_decision_text(const Compiled *compiled, const PolicyDecision *decision, char *buf, size_t size) {
@@ -227,7 +253,8 @@ char *policy_decision_text(const Compiled *compiled, const PolicyDecision *decis
         char to[NAME_TEXT_MAX + 2];
 
         if (!rule) {
-                (void) snprintf(buf, size, "denied: no rule allows it");
+                (void) snprintf(buf, size, decision->spared ? "denied: it is in the category %s, and no rule names it" : "denied: no rule allows it%s",
+                                decision->spared ? compiled->spared->name : "");
                 return buf;
         }
         (void) snprintf(buf, size, "%s by rule %d of policy %s: %s %s%s%s", rule->action == POLICY_ALLOW ? "allowed" : "denied",
@@ -246,12 +273,13 @@ static bool has_unproxied_port(const CompiledRule *rule) {
 
 size_t policy_inserts(const Compiled *compiled, const char *name, const CompiledRule **ret, size_t max) {
         const CompiledRule *rule;
+        bool spared = false;
         size_t n = 0;
         Walk walk;
 
         walk_begin(&walk, compiled, name, false);
         while ((rule = walk_next(&walk))) {
-                if (rule->action == POLICY_ALLOW && !has_unproxied_port(rule))
+                if (rule->action == POLICY_ALLOW && (!has_unproxied_port(rule) || rule_is_too_broad(compiled, rule, name, &spared)))
                         continue;
                 if (rule->action == POLICY_DENY) {
                         if (rule->protocol == POLICY_ANY && rule->n_ports == 0)

@@ -30,6 +30,7 @@ Policy *policy_free(Policy *policy) {
         for (size_t i = 0; i < policy->n_rules; i++)
                 policy_rule_done(&policy->rules[i]);
         free(policy->rules);
+        category_free(policy->spared);
         free(policy->name);
         free(policy->description);
         free(policy);
@@ -66,7 +67,8 @@ static bool text_equal(const char *a, const char *b) {
 bool policy_equal(const Policy *a, const Policy *b) {
         if (a == b)
                 return true;
-        if (!text_equal(a->name, b->name) || !text_equal(a->description, b->description) || a->n_rules != b->n_rules)
+        if (!text_equal(a->name, b->name) || !text_equal(a->description, b->description) || a->n_rules != b->n_rules ||
+            !category_equal(a->spared, b->spared))
                 return false;
         for (size_t i = 0; i < a->n_rules; i++)
                 if (!policy_rule_equal(&a->rules[i], &b->rules[i]))

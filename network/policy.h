@@ -3,10 +3,12 @@
 //
 // The first rule that matches decides; no match is a denial. A rule whose `to` is a CIDR matches by destination address, one whose `to`
 // is a name, "*.suffix" or "*" by the name that SNI, Host or a DNS question has; "@category" stands for one rule per entry.
-// Three things a broad rule never opens:
+// Four things a broad rule never opens:
 //  * the ranges that are denied by default (private, link-local and metadata, carrier NAT, documentation, multicast, v4 in v6):
 //    an allow reaches them only if its `to` is equal to or inside one of them ("10.1.0.0/16" does, "0.0.0.0/0" does not);
 //  * TCP port 25: an allow reaches it only if its `ports` has the single entry 25 ("25,465" does, "1-1024" or no ports does not);
+//  * names in the category "doh", if there is one (servers of DNS over HTTPS, which would answer what our resolver refuses): an allow of "*"
+//    does not reach them, and one of 0.0.0.0/0 or ::/0 does not let them be resolved; any other rule by name does;
 //  * the host's own addresses and the pools of the instances: no rule reaches them, however exact. No rule accepts connections
 //    towards an instance (hostctl expose does), and the host's input chain knows no policy. policy_explain() does not know these addresses.
 // POLICY_ANY is every protocol, not only tcp, udp and icmp; POLICY_ICMP is ICMPv6 where `to` is IPv6. An allow by name is tcp and port 443
@@ -53,8 +55,10 @@ typedef struct Policy {
         char *description;
         PolicyRule *rules;
         size_t n_rules;
+        Category *spared; // owned share: what "*" does not reach, NULL for none
         unsigned shared; // owners besides the first
 } Policy;
+#define POLICY_SPARED "doh" // the category's name
 
 int policy_new(const char *name, Policy **ret);
 Policy *policy_free(Policy *policy);

@@ -119,6 +119,10 @@ static void write_slot(Writer *w, const ViewSlot *slot) {
         fputc(',', w->f);
         write_list(w, "types", slot->dns.types);
         fputs("},", w->f);
+        if (slot->compiled->spared && slot->compiled->spared->entries) {
+                write_list(w, "spared", slot->compiled->spared->entries);
+                fputc(',', w->f);
+        }
         write_policies(w, slot->compiled);
         fputc('}', w->f);
 }
@@ -285,6 +289,25 @@ static int read_policy(Compiled *compiled, json_t *json, Error *err) {
         return 0;
 }
 
+// Names that "*" does not reach: the category's entries, checked as those of rules are.
+static int read_spared(const json_t *list, Category **ret, Error *err) {
+        _cleanup_(category_freep) Category *spared = calloc(1, sizeof(Category));
+        int r;
+
+        if (!spared || !(spared->name = strdup(POLICY_SPARED)))
+                return error_set_errno(err, ENOMEM, "reading a view");
+        r = read_list(list, CATEGORY_ENTRIES_MAX, &spared->entries, err);
+        for (char **entry = spared->entries; r >= 0 && entry && *entry; entry++) {
+                r = policy_destination_check("spared", *entry, err);
+                if (r >= 0 && policy_target(*entry) == POLICY_TO_CATEGORY)
+                        r = refuse(err, "a category is not expanded");
+        }
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(spared);
+        return 0;
+}
+
 static int read_policies(const json_t *list, Compiled **ret, Error *err) {
         _cleanup_(compiled_freep) Compiled *compiled = NULL;
         json_t *policy;
@@ -336,13 +359,13 @@ static bool read_address(int family, const char *text, char *ret, size_t size) {
 
 static int read_slot(json_t *json, ViewSlot *slot, Error *err) {
         const char *ifname, *instance, *ipv4, *ipv6;
-        json_t *dns, *policies;
+        json_t *dns, *policies, *spared = NULL;
         json_int_t number;
         json_error_t why;
         int offline, r;
 
-        if (json_unpack_ex(json, &why, 0, "{s:I, s:s, s:s, s:s, s:s, s:b, s:o, s:o !}", "slot", &number, "ifname", &ifname, "instance", &instance, "ipv4", &ipv4, "ipv6",
-                           &ipv6, "offline", &offline, "dns", &dns, "policies", &policies) < 0)
+        if (json_unpack_ex(json, &why, 0, "{s:I, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s?o !}", "slot", &number, "ifname", &ifname, "instance", &instance, "ipv4", &ipv4, "ipv6",
+                           &ipv6, "offline", &offline, "dns", &dns, "policies", &policies, "spared", &spared) < 0)
                 return unpack_failed(&why, err);
         if (number < 1 || number > UINT16_MAX || !valid_is(VALID_IFNAME, ifname) || !valid_is(VALID_NAME, instance) ||
             !read_address(AF_INET, ipv4, slot->ipv4, sizeof(slot->ipv4)) || !read_address(AF_INET6, ipv6, slot->ipv6, sizeof(slot->ipv6)))
@@ -354,7 +377,9 @@ static int read_slot(json_t *json, ViewSlot *slot, Error *err) {
         if (!slot->instance)
                 return error_set_errno(err, ENOMEM, "reading a view");
         r = read_dns(dns, &slot->dns, err);
-        return r < 0 ? r : read_policies(policies, &slot->compiled, err);
+        if (r >= 0)
+                r = read_policies(policies, &slot->compiled, err);
+        return r < 0 || !spared ? r : read_spared(spared, &slot->compiled->spared, err);
 }
 
 static int read_slots(json_t *list, View *view, Error *err) {

@@ -240,6 +240,8 @@ static bool stamp_equal(const DesiredStamp *a, const DesiredStamp *b) {
 
 // Whether what the rules' categories stand for is what it was.
 static bool categories_are_the_same(const Desired *desired, const Policy *policy) {
+        if (!category_equal(policy->spared, desired_find_category(desired, POLICY_SPARED)))
+                return false;
         for (size_t i = 0; i < policy->n_rules; i++) {
                 const Category *category = policy->rules[i].category;
                 if (category && !category_equal(category, desired_find_category(desired, category->name)))

@@ -119,6 +119,9 @@ int policy_parse_in(const ParseContext *context, const char *name, const char *t
                 r = add_rules(context, &parsed, config_setting_get_member(input.group, "rules"), policy, err);
         if (r < 0)
                 return r;
+        for (size_t i = 0; context->check_policies && i < context->n_categories; i++)
+                if (strcmp(context->categories[i]->name, POLICY_SPARED) == 0)
+                        policy->spared = category_share(context->categories[i]);
         *ret = TAKE_PTR(policy);
         return 0;
 }

@@ -373,7 +373,7 @@ static void test_edit(void **state) {
 static void test_categories(void **state) {
         static const char text[] = "rules = ( { action = \"allow\"; to = \"@git\"; ports = \"22,443\"; } );\n";
         static const char *const wanted[] = {"category apis: added", "category git: a.example.org removed", "category git: c.example.org added"};
-        _cleanup_(desired_freep) Desired *old = NULL, *new = NULL, *gone = NULL, *heavy = NULL;
+        _cleanup_(desired_freep) Desired *old = NULL, *new = NULL, *gone = NULL, *heavy = NULL, *other = NULL;
         _cleanup_strv_ char **lines = NULL;
         _cleanup_error_ Error err = ERROR_NULL, together = ERROR_NULL;
         PolicyAnswer answer;
@@ -402,6 +402,9 @@ static void test_categories(void **state) {
         for (size_t i = 0; i < ELEMENTS(wanted); i++)
                 assert_string_equal(i < strv_length(lines) ? lines[i] : "(end)", wanted[i]);
         assert_int_equal(strv_length(lines), ELEMENTS(wanted));
+        other = load_edited("categories.d/doh.conf", "dns.example\n", new, NULL);
+        assert_ptr_equal(desired_find_policy(other, "q")->spared, desired_find_category(other, "doh"));
+        assert_false(policy_equal(desired_find_policy(new, "q"), desired_find_policy(other, "q")));
         gone = load_edited("categories.d/git.conf", NULL, new, &err);
         assert_null(gone);
         assert_string_equal(err.message, "policies.d/p.conf:1: rules[0].to names the category \"git\", and there is no categories.d/git.conf");

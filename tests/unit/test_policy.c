@@ -292,6 +292,37 @@ static void test_category(void **state) {
         assert_true(category_equal(category, other));
 }
 
+// What would answer in the place of our resolver is not opened by "*".
+static void test_spared(void **state) {
+        static const struct { const char *rules[2], *name; PolicyProtocol protocol; uint16_t port; int rule; } cases[] = {
+                {{"allow * any -"}, "dns.example", POLICY_TCP, 443, -1},
+                {{"allow * any -"}, "dns.example", POLICY_ANY, 0, -1},
+                {{"allow * any -"}, "a.doh.example.org", POLICY_TCP, 443, -1},
+                {{"allow * any -"}, "doh.example.org", POLICY_TCP, 443, 0},
+                {{"allow 0.0.0.0/0 any -"}, "dns.example", POLICY_ANY, 0, -1},
+                {{"allow 0.0.0.0/0 any -"}, "www.example", POLICY_ANY, 0, 0},
+                {{"allow * any -", "allow dns.example any -"}, "dns.example", POLICY_TCP, 443, 1},
+                {{"allow * any -", "allow dns.example any -"}, "dns.example", POLICY_ANY, 0, 1},
+                {{"allow * any -", "allow *.doh.example.org any -"}, "a.doh.example.org", POLICY_TCP, 443, 1},
+                {{"deny * any -"}, "dns.example", POLICY_TCP, 443, 0},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_(policy_freep) Policy *policy = NULL;
+                PolicyProbe probe = {.name = cases[i].name, .protocol = cases[i].protocol, .port = cases[i].port};
+                PolicyAnswer answer;
+                assert_int_equal(policy_new("p", &policy), 0);
+                assert_int_equal(category_parse(POLICY_SPARED, NULL, "10.0.0.1\ndns.example\n*.doh.example.org\n", &policy->spared, NULL), 0);
+                for (size_t k = 0; k < 2 && cases[i].rules[k]; k++)
+                        assert_int_equal(add(policy, cases[i].rules[k], NULL), 0);
+                assert_int_equal(policy_explain(&policy, 1, &probe, &answer, NULL), 0);
+                if (answer.index != cases[i].rule)
+                        fail_msg("case %zu: %s", i, answer.text);
+                if (answer.index < 0)
+                        assert_string_equal(answer.text, "denied: it is in the category doh, and no rule names it");
+        }
+}
+
 static void test_bad_categories(void **state) {
         static const struct { const char *text, *wanted; } cases[] = {
                 {"a.example.org b.example.org", "f:1: there is more than one word"}, {"\n@web", "f:2: entry \"@web\": a category cannot hold"},
@@ -385,7 +416,7 @@ int main(void) {
                 cmocka_unit_test(test_tables),       cmocka_unit_test(test_bad_rules), cmocka_unit_test(test_explain),
                 cmocka_unit_test(test_denied_table), cmocka_unit_test(test_digest),
                 cmocka_unit_test(test_explain_names), cmocka_unit_test(test_http),     cmocka_unit_test(test_text),
-                cmocka_unit_test(test_index),        cmocka_unit_test(test_category),  cmocka_unit_test(test_bad_categories),
+                cmocka_unit_test(test_index),        cmocka_unit_test(test_category),  cmocka_unit_test(test_bad_categories), cmocka_unit_test(test_spared),
                 cmocka_unit_test(test_inserts),
         };
 

@@ -16,7 +16,7 @@
 #include "model/desired.h"
 
 static void test_seeds(void **state) {
-        static const char *const wanted[] = {"apis", "git", "internal", "llm", "web", "webhooks"};
+        static const char *const wanted[] = {"apis", "doh", "git", "internal", "llm", "web", "webhooks"};
         char top[] = "/tmp/test_seed.XXXXXX";
         _cleanup_free_ char *from = NULL, *etc = NULL, *file = NULL, *text = NULL;
         _cleanup_(desired_freep) Desired *desired = NULL;

@@ -40,6 +40,7 @@ static Compiled *example(void) {
         assert_int_equal(strv_split("GET HEAD", " ", &http.methods), 0);
         assert_int_equal(strv_split("/a /b'&", " ", &http.paths), 0);
         assert_int_equal(policy_add(b, &http, NULL), 0);
+        assert_int_equal(category_parse(POLICY_SPARED, NULL, "dns.example\n*.dns.example\n10.0.0.1\n", &b->spared, NULL), 0);
         assert_int_equal(compiled_new((Policy *[]) {a, b}, 2, &compiled, NULL), 0);
         for (size_t i = 0; i < compiled->n; i++)
                 compiled->rules[i].id = (uint16_t) (compiled->rules[i].action == POLICY_ALLOW ? 17 + i : 0);
@@ -94,6 +95,7 @@ static void test_round_trip(void **state) {
         assert_int_equal(read->slots[1].compiled->n, compiled->n);
         for (size_t i = 0; i < compiled->n; i++)
                 assert_same_rule(&compiled->rules[i], &read->slots[1].compiled->rules[i]);
+        assert_true(category_equal(compiled->spared, read->slots[0].compiled->spared));
         // the sentence is the same on both sides
         PolicyQuestion question = {.name = "x.evil.example.org", .protocol = POLICY_TCP, .port = 443};
         PolicyDecision d = policy_decide(read->slots[0].compiled, &question);
