@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The life of an instance's HAProxy, as hostd keeps it: there while the instance runs and has grants, and no longer; filled after each start and each
 // rotation; back after its death. A manager with a store and without a kernel, the real HAProxy. Started by interceptor.sh, which makes the users.
+#include <pwd.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -128,6 +129,15 @@ static bool others_read_nothing(World *w) {
         return true;
 }
 
+// By the name that hostd-proxy knows, which is a link.
+static bool proxy_may_connect(World *w) {
+        const struct passwd *proxy = getpwnam("hostd-proxy");
+        struct stat st, above;
+
+        return proxy && fstatat(it(w)->directory, "front.sock", &st, 0) == 0 && S_ISSOCK(st.st_mode) && st.st_gid == proxy->pw_gid && (st.st_mode & 0777) == 0660 &&
+               fstatat(it(w)->directory, "sock", &above, AT_SYMLINK_NOFOLLOW) == 0 && above.st_gid == proxy->pw_gid && (above.st_mode & 0777) == 0750;
+}
+
 static void life(World *w) {
         Value *one = value_of("value-one"), *two = value_of("value-two");
         char first[17], second[17];
@@ -143,6 +153,7 @@ static void life(World *w) {
                 return;
         CHECK(map_has(w, "dmFsdWUtb25l"), "it has the value");
         CHECK(others_read_nothing(w), "others read none of its files");
+        CHECK(proxy_may_connect(w), "hostd-proxy may connect, and no other");
         pid = it(w)->pid;
         CHECK(secrets_rotate(w->m.secrets, "token", two, NULL) == 0 && wait_for(w, is_ready), "rotation");
         CHECK(map_has(w, "dmFsdWUtdHdv") && !map_has(w, "dmFsdWUtb25l"), "the new value is there and the old one is not");
