@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/strv.h"
+
 // Special-purpose registries of IANA, plus what clouds put behind link-local addresses. Private ranges, metadata services and
 // carrier NAT would otherwise be one "0.0.0.0/0" away.
 static const char *const denied4[] = {
@@ -90,7 +92,7 @@ static int port_compare(const void *a, const void *b) {
 }
 
 // Sorted and joined, because nft refuses intervals that overlap in one anonymous set.
-static int ports_parse(const char *text, PortRange **ret, size_t *ret_n) {
+int ports_parse(const char *text, PortRange **ret, size_t *ret_n) {
         _cleanup_free_ PortRange *list = calloc(COMPILED_PORTS_MAX, sizeof(PortRange));
         size_t n = 0, kept = 0;
 
@@ -154,35 +156,83 @@ static bool overlaps_denied(const Cidr *to) {
         return broad;
 }
 
-static int compile_rule(const PolicyRule *rule, CompiledRule *c) {
-        int r = cidr_parse(rule->to, &c->to);
+bool compiled_is_proxied(PolicyProtocol protocol, uint16_t port) {
+        return protocol == POLICY_TCP && (port == 80 || port == 443);
+}
 
-        if (r < 0)
-                return r;
-        c->action = rule->action;
-        c->protocol = rule->protocol;
-        if (rule->ports && (r = ports_parse(rule->ports, &c->ports, &c->n_ports)) < 0)
-                return r;
-        if (c->action == POLICY_ALLOW) {
-                c->spare_denied = overlaps_denied(&c->to);
-                c->spare_smtp = covers_smtp(c) && !(rule->ports && ports_name_smtp(rule->ports));
+// What a rule by name says without saying it; see policy.h.
+static int compile_name(const PolicyRule *rule, CompiledRule *c) {
+        PolicyTarget target = policy_target(rule->to);
+
+        c->kind = target == POLICY_TO_NAME ? RULE_NAME : target == POLICY_TO_SUFFIX ? RULE_SUFFIX : RULE_ANY_NAME;
+        if (c->kind != RULE_ANY_NAME && !(c->name = strdup(rule->to + (c->kind == RULE_SUFFIX ? 2 : 0))))
+                return -ENOMEM;
+        if (c->protocol == POLICY_ANY && (c->action == POLICY_ALLOW || rule->ports))
+                c->protocol = POLICY_TCP;
+        if (c->action == POLICY_ALLOW && !rule->ports) {
+                c->ports = calloc(1, sizeof(PortRange));
+                if (!c->ports)
+                        return -ENOMEM;
+                c->ports[c->n_ports++] = (PortRange) {443, 443};
         }
         return 0;
 }
 
+static int compile_http(const PolicyRule *rule, CompiledRule *c) {
+        c->inspect = policy_rule_inspects(rule);
+        c->rate = rule->rate;
+        c->budget = rule->budget;
+        c->methods = strv_copy(rule->methods);
+        c->paths = strv_copy(rule->paths);
+        return (rule->methods && !c->methods) || (rule->paths && !c->paths) ? -ENOMEM : 0;
+}
+
+static int compile_rule(const PolicyRule *rule, CompiledRule *c) {
+        int r = 0;
+
+        c->action = rule->action;
+        c->protocol = rule->protocol;
+        if (rule->ports && (r = ports_parse(rule->ports, &c->ports, &c->n_ports)) < 0)
+                return r;
+        if (policy_target(rule->to) == POLICY_TO_CIDR) {
+                r = cidr_parse(rule->to, &c->to);
+                if (c->protocol == POLICY_ANY && rule->ports) // out of a category
+                        c->protocol = POLICY_TCP;
+        } else
+                r = compile_name(rule, c);
+        if (r >= 0)
+                r = compile_http(rule, c);
+        if (r >= 0 && c->action == POLICY_ALLOW) {
+                c->spare_denied = c->kind == RULE_ADDRESS && overlaps_denied(&c->to);
+                c->spare_smtp = covers_smtp(c) && !(rule->ports && ports_name_smtp(rule->ports));
+        }
+        return r;
+}
+
+static void digest_list(FILE *f, const char *key, char *const *list) {
+        for (; list && *list; list++)
+                fprintf(f, " %s%s", key, *list);
+}
+
 // Chained over the denials in front: an added denial gives every later allow a new identity, so that its flows are judged anew.
 static int compile_digest(CompiledRule *c, char chain[DIGEST_TEXT_MAX]) {
+        char full[DIGEST_TEXT_MAX], to[NAME_TEXT_MAX + 2];
         _cleanup_free_ char *text = NULL;
-        char full[DIGEST_TEXT_MAX], cidr[CIDR_TEXT_MAX];
         size_t size = 0;
         FILE *f = open_memstream(&text, &size);
 
         if (!f)
                 return -ENOMEM;
-        fprintf(f, "%s %d %d %s %d%d", chain, c->action, c->protocol, cidr_format(&c->to, cidr, sizeof(cidr)), c->spare_denied,
-                c->spare_smtp);
+        fprintf(f, "%s %d %d %s %d%d", chain, c->action, c->protocol, compiled_rule_to(c, to), c->spare_denied, c->spare_smtp);
         for (size_t i = 0; i < c->n_ports; i++)
                 fprintf(f, " %u-%u", c->ports[i].first, c->ports[i].last);
+        // Behind what every rule has: the digest of a rule without these is as it always was.
+        digest_list(f, "method=", c->methods);
+        digest_list(f, "path=", c->paths);
+        if (c->inspect)
+                fputs(" inspect", f);
+        if (c->rate || c->budget)
+                fprintf(f, " rate=%llu budget=%llu", (unsigned long long) c->rate, (unsigned long long) c->budget);
         if (fclose(f) != 0)
                 return -ENOMEM;
         digest_bytes(text, size, full);
@@ -192,40 +242,188 @@ static int compile_digest(CompiledRule *c, char chain[DIGEST_TEXT_MAX]) {
         return 0;
 }
 
-int compiled_new(Policy *const *policies, size_t n, Compiled **ret, Error *err) {
-        _cleanup_(compiled_freep) Compiled *compiled = calloc(1, sizeof(Compiled));
-        char chain[DIGEST_TEXT_MAX] = "";
-        size_t total = 0;
+// Two policies that are each within the bounds may not be together. `seen` has room for one port more than there may be.
+static bool count_ports(const PolicyRule *rule, uint32_t *seen, size_t *n) {
+        _cleanup_free_ PortRange *ports = NULL;
+        size_t n_ports = 0;
+
+        if (rule->action == POLICY_DENY || policy_target(rule->to) == POLICY_TO_CIDR || !rule->ports || strcmp(rule->ports, "443") == 0 || ports_parse(rule->ports, &ports, &n_ports) < 0)
+                return true;
+        for (size_t i = 0; i < n_ports; i++)
+                for (uint32_t port = ports[i].first; port <= ports[i].last; port++) {
+                        uint32_t key = (rule->protocol == POLICY_UDP) << 16 | port;
+                        size_t k = 0;
+                        if (rule->protocol != POLICY_UDP && compiled_is_proxied(POLICY_TCP, (uint16_t) port))
+                                continue;
+                        while (k < *n && seen[k] != key)
+                                k++;
+                        if (k == POLICY_NAME_PORTS_MAX)
+                                return false;
+                        if (k == *n)
+                                seen[(*n)++] = key;
+                }
+        return true;
+}
+
+int policies_check(Policy *const *policies, size_t n, Error *err) {
+        uint32_t seen[POLICY_NAME_PORTS_MAX];
+        size_t n_seen = 0, rules = 0;
 
         for (size_t i = 0; i < n; i++)
-                total += policies[i]->n_rules;
-        if (!compiled || !(compiled->rules = calloc(total ?: 1, sizeof(CompiledRule))))
-                return error_set_errno(err, ENOMEM, "compiling policies");
-        for (size_t i = 0; i < n; i++)
                 for (size_t k = 0; k < policies[i]->n_rules; k++) {
-                        CompiledRule *c = &compiled->rules[compiled->n];
-                        c->index = (int) compiled->n++;
-                        int r = compile_rule(&policies[i]->rules[k], c);
-                        if (r >= 0)
-                                r = compile_digest(c, chain);
+                        const PolicyRule *rule = &policies[i]->rules[k];
+                        rules += rule->category ? strv_length(rule->category->entries) : 1;
+                        if (!count_ports(rule, seen, &n_seen))
+                                return error_set_field(err, "policies", "policies: rules with names use more than %d ports besides tcp 80 and 443",
+                                                       POLICY_NAME_PORTS_MAX);
+                }
+        if (rules > COMPILED_RULES_MAX)
+                return error_set_field(err, "policies", "policies: %zu rules, categories expanded, are more than %d", rules, COMPILED_RULES_MAX);
+        return 0;
+}
+
+int compiled_begin(size_t n_policies, Compiled **ret) {
+        _cleanup_(compiled_freep) Compiled *compiled = calloc(1, sizeof(Compiled));
+
+        if (!compiled || !(compiled->policies = calloc(n_policies ?: 1, sizeof(CompiledPolicy))))
+                return -ENOMEM;
+        *ret = TAKE_PTR(compiled);
+        return 0;
+}
+
+int compiled_add_policy(Compiled *compiled, const char *name, int first) {
+        CompiledPolicy policy = {strdup(name), first};
+
+        if (!policy.name)
+                return -ENOMEM;
+        compiled->policies[compiled->n_policies++] = policy;
+        return 0;
+}
+
+// Grows by doubling: a power of two that is full has no room.
+int compiled_add(Compiled *compiled, const PolicyRule *rule, int index, CompiledRule **ret) {
+        CompiledRule *c;
+        int r;
+
+        if (compiled->n >= COMPILED_RULES_MAX)
+                return -E2BIG;
+        if ((compiled->n & (compiled->n - 1)) == 0) {
+                CompiledRule *grown = reallocarray(compiled->rules, compiled->n ? compiled->n * 2 : 1, sizeof(CompiledRule));
+                if (!grown)
+                        return -ENOMEM;
+                compiled->rules = grown;
+        }
+        c = &compiled->rules[compiled->n++];
+        *c = (CompiledRule) {.index = index, .policy = (uint16_t) (compiled->n_policies - 1)};
+        r = compile_rule(rule, c);
+        if (ret)
+                *ret = c;
+        return r;
+}
+
+// A category's entries one after the other, or the rule itself.
+static int add_expanded(Compiled *compiled, const PolicyRule *rule, int index, char chain[DIGEST_TEXT_MAX]) {
+        bool category = policy_target(rule->to) == POLICY_TO_CATEGORY;
+        PolicyRule entry = *rule;
+        int r = category && !rule->category ? -ENOENT : 0;
+
+        for (size_t i = 0; r >= 0 && (!category || (rule->category->entries && rule->category->entries[i])); i++) {
+                CompiledRule *c;
+                if (category)
+                        entry.to = rule->category->entries[i];
+                r = compiled_add(compiled, &entry, index, &c);
+                if (r >= 0)
+                        r = compile_digest(c, chain);
+                if (!category)
+                        break;
+        }
+        return r;
+}
+
+int compiled_new(Policy *const *policies, size_t n, Compiled **ret, Error *err) {
+        _cleanup_(compiled_freep) Compiled *compiled = NULL;
+        char chain[DIGEST_TEXT_MAX] = "";
+        int r = policies_check(policies, n, err), index = 0;
+
+        if (r < 0)
+                return r;
+        r = compiled_begin(n, &compiled);
+        for (size_t i = 0; i < n && r >= 0; i++) {
+                r = compiled_add_policy(compiled, policies[i]->name, index);
+                if (policies[i]->spared && !compiled->spared) // one set, one category of that name
+                        compiled->spared = category_share(policies[i]->spared);
+                for (size_t k = 0; k < policies[i]->n_rules && r >= 0; k++) {
+                        r = add_expanded(compiled, &policies[i]->rules[k], index++, chain);
                         if (r < 0)
                                 return error_set_errno(err, r, "compiling rules[%zu] of policy %s", k, policies[i]->name);
                 }
+        }
+        if (r >= 0)
+                r = compiled_seal(compiled);
+        if (r < 0)
+                return error_set_errno(err, r, "compiling policies");
         *ret = TAKE_PTR(compiled);
         return 0;
+}
+
+Compiled *compiled_share(Compiled *compiled) {
+        compiled->shared++;
+        return compiled;
 }
 
 Compiled *compiled_free(Compiled *compiled) {
         if (!compiled)
                 return NULL;
-        for (size_t i = 0; i < compiled->n; i++)
+        if (compiled->shared > 0) {
+                compiled->shared--;
+                return NULL;
+        }
+        for (size_t i = 0; i < compiled->n; i++) {
                 free(compiled->rules[i].ports);
+                free(compiled->rules[i].name);
+                strv_free(compiled->rules[i].methods);
+                strv_free(compiled->rules[i].paths);
+        }
+        for (size_t i = 0; i < compiled->n_policies; i++)
+                free(compiled->policies[i].name);
+        category_free(compiled->spared);
         free(compiled->rules);
+        free(compiled->policies);
+        free(compiled->names);
+        free(compiled->addresses);
         free(compiled);
         return NULL;
 }
 
-static bool denied_by_default(const Cidr *address) {
+char *compiled_rule_to(const CompiledRule *rule, char buf[NAME_TEXT_MAX + 2]) {
+        if (rule->kind == RULE_ADDRESS)
+                return cidr_format(&rule->to, buf, NAME_TEXT_MAX + 2);
+        (void) snprintf(buf, NAME_TEXT_MAX + 2, "%s%s", rule->kind == RULE_NAME ? "" : rule->kind == RULE_SUFFIX ? "*." : "*", rule->name ?: "");
+        return buf;
+}
+
+// 25 stands alone once more where it was named: "24-26,25".
+char *compiled_rule_ports(const CompiledRule *rule) {
+        char *text = NULL;
+        size_t size = 0;
+        FILE *f = open_memstream(&text, &size);
+
+        if (!f)
+                return NULL;
+        for (size_t i = 0; i < rule->n_ports; i++) {
+                fprintf(f, "%s%u", i ? "," : "", rule->ports[i].first);
+                if (rule->ports[i].last != rule->ports[i].first)
+                        fprintf(f, "-%u", rule->ports[i].last);
+        }
+        if (rule->n_ports > 0 && rule->action == POLICY_ALLOW && covers_smtp(rule) && !rule->spare_smtp)
+                fprintf(f, ",%d", SMTP_PORT);
+        if (fclose(f) == 0)
+                return text;
+        free(text);
+        return NULL;
+}
+
+bool denied_by_default(const Cidr *address) {
         for (const char *const *p = denied_ranges(address->family); *p; p++) {
                 Cidr denied;
                 if (cidr_parse(*p, &denied) == 0 && cidr_contains(&denied, address))
@@ -234,16 +432,25 @@ static bool denied_by_default(const Cidr *address) {
         return false;
 }
 
-bool compiled_rule_matches(const CompiledRule *rule, const Cidr *address, PolicyProtocol protocol, uint16_t port) {
+Cidr cidr_of_address(int family, const void *bytes) {
+        Cidr cidr = {.family = family, .prefix = family == AF_INET ? 32 : 128};
+
+        memcpy(cidr.bytes, bytes, family == AF_INET ? 4 : 16);
+        return cidr;
+}
+
+bool compiled_rule_has_port(const CompiledRule *rule, PolicyProtocol protocol, uint16_t port) {
         bool hit = rule->n_ports == 0;
 
-        if (!cidr_contains(&rule->to, address))
-                return false;
         if (rule->protocol != POLICY_ANY && rule->protocol != protocol)
                 return false;
         for (size_t i = 0; i < rule->n_ports && !hit; i++)
                 hit = port >= rule->ports[i].first && port <= rule->ports[i].last;
-        if (!hit || (rule->spare_smtp && protocol == POLICY_TCP && port == SMTP_PORT))
+        return hit && !(rule->spare_smtp && protocol == POLICY_TCP && port == SMTP_PORT);
+}
+
+bool compiled_rule_matches(const CompiledRule *rule, const Cidr *address, PolicyProtocol protocol, uint16_t port) {
+        if (rule->kind != RULE_ADDRESS || !cidr_contains(&rule->to, address) || !compiled_rule_has_port(rule, protocol, port))
                 return false;
         return !rule->spare_denied || !denied_by_default(address);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Compile: the policies of a slot as one ordered list of typed matches. Enforcement (ruleset.c) and explanation (policy.c)
-// both walk this list, so that they cannot disagree about order, about the denied ranges or about port 25.
+// Compile: the policies of a slot as one ordered list of typed matches, categories expanded. The firewall (ruleset.c, transact.c), the
+// resolver, the proxy and the explanation (policy.c) all work on this list, so that they cannot disagree about order, about the
+// denied ranges or about port 25. decide.c walks it.
 #pragma once
 
 #include <stdbool.h>
@@ -8,9 +9,12 @@
 #include <stdint.h>
 
 #include "base/digest.h"
+#include "network/name.h"
 #include "network/policy.h"
 
 #define COMPILED_PORTS_MAX 128
+#define COMPILED_RULES_MAX 32768 // of one slot, categories expanded
+#define COMPILED_INDEX_MAX (1 << 20)
 #define COMPILED_DIGEST 16 // hex digits of the effect's digest that the kernel keeps for us in the rule's comment
 #define SMTP_PORT 25
 
@@ -22,33 +26,97 @@ typedef struct Cidr {
         unsigned prefix;
 } Cidr;
 
+typedef enum RuleKind { RULE_ADDRESS, RULE_NAME, RULE_SUFFIX, RULE_ANY_NAME } RuleKind;
+
 typedef struct CompiledRule {
         PolicyAction action;
-        PolicyProtocol protocol;
-        Cidr to;
-        PortRange *ports; // sorted, disjoint; NULL: any
+        RuleKind kind;
+        PolicyProtocol protocol; // of an allow by name never POLICY_ANY
+        Cidr to;           // RULE_ADDRESS
+        char *name;        // owned; RULE_NAME: the name, RULE_SUFFIX: what is behind "*."; else NULL
+        PortRange *ports;  // sorted, disjoint; NULL: any. An allow by name always has some
         size_t n_ports;
         bool spare_denied; // a broad allow: it does not reach what is denied by default
         bool spare_smtp;   // an allow that does not name TCP 25
-        int index;         // in the concatenated list of the policies' rules
+        bool inspect;      // or has methods or paths
+        char **methods, **paths; // owned; NULL: any
+        uint64_t rate, budget;   // 0: none
+        int index;         // of the operator's rule, in the concatenated list of the policies' rules
+        uint16_t policy;   // in Compiled.policies
         uint16_t id;       // low half of the conntrack mark; 0 until it was assigned (and for denials)
-        char digest[COMPILED_DIGEST + 1]; // of this rule and of each denial in front of it: equal digest, equal effect
+        char digest[COMPILED_DIGEST + 1]; // of this rule and of each denial in front of it: equal digest, equal effect; "" from a view
 } CompiledRule;
+
+typedef struct CompiledPolicy {
+        char *name; // owned
+        int first;  // index of its first rule in the concatenated list
+} CompiledPolicy;
+
+typedef struct NameEntry { const char *name; uint32_t rule; bool suffix; } NameEntry; // "*" is the suffix ""
 
 typedef struct Compiled {
         CompiledRule *rules;
         size_t n;
+        CompiledPolicy *policies;
+        size_t n_policies;
+        NameEntry *names; // of all rules with names, sorted by name, kind and place
+        size_t n_names;
+        uint32_t *addresses; // places of all others, ascending
+        size_t n_addresses;
+        Category *spared; // owned share: names that an allow of "*" does not reach; NULL for none
+        unsigned shared; // owners besides the first
 } Compiled;
 
 int compiled_new(Policy *const *policies, size_t n, Compiled **ret, Error *err);
 Compiled *compiled_free(Compiled *compiled);
+Compiled *compiled_share(Compiled *compiled); // one more owner; a shared one must not be changed any more
 DEFINE_CLEANUP(Compiled, compiled_free)
+// For the parser of views: makes one piece by piece. `rule` must have been checked; compiled_seal() makes the index.
+int compiled_begin(size_t n_policies, Compiled **ret);
+int compiled_add_policy(Compiled *compiled, const char *name, int first);
+int compiled_add(Compiled *compiled, const PolicyRule *rule, int index, CompiledRule **ret);
+int compiled_seal(Compiled *compiled);
 
 // What is denied unless a rule names it: arrays of CIDR texts, disjoint and sorted, ending with NULL.
 const char *const *denied_ranges(int family);
+bool denied_by_default(const Cidr *address);
 
+// Sorted and joined; -EINVAL for what VALID_PORTS refuses. The caller frees.
+int ports_parse(const char *text, PortRange **ret, size_t *ret_n);
 int cidr_parse(const char *text, Cidr *ret);
 bool cidr_contains(const Cidr *outer, const Cidr *inner);
 char *cidr_format(const Cidr *cidr, char *buf, size_t size);
 #define CIDR_TEXT_MAX 64
-bool compiled_rule_matches(const CompiledRule *rule, const Cidr *address, PolicyProtocol protocol, uint16_t port);
+Cidr cidr_of_address(int family, const void *bytes);
+bool compiled_rule_matches(const CompiledRule *rule, const Cidr *address, PolicyProtocol protocol, uint16_t port); // RULE_ADDRESS
+bool compiled_rule_has_port(const CompiledRule *rule, PolicyProtocol protocol, uint16_t port); // any kind; port 25 is spared where it is
+// Text of the rule's `to` and of its ports ("" for any), from which the same rule can be made again.
+char *compiled_rule_to(const CompiledRule *rule, char buf[NAME_TEXT_MAX + 2]);
+char *compiled_rule_ports(const CompiledRule *rule); // NULL on OOM; caller frees
+size_t compiled_first_name(const Compiled *compiled); // place of the first rule with a name; n if there is none
+bool compiled_is_proxied(PolicyProtocol protocol, uint16_t port); // TCP 80 and 443: the proxy connects; else the kernel needs the addresses
+
+// ---- decide.c
+// NULL or 0 is what is not known. A name with POLICY_ANY and port 0 asks whether it may be resolved: an allow by name decides so unless
+// denials by name in front of it leave none of its ports, and so does an allow of 0.0.0.0/0 or ::/0.
+typedef struct PolicyQuestion {
+        const char *name;    // name_normalise()d
+        const Cidr *address; // one address
+        PolicyProtocol protocol;
+        uint16_t port;
+        const char *method, *path; // not known: a rule that has them matches
+} PolicyQuestion;
+typedef struct PolicyDecision {
+        PolicyAction action;
+        const CompiledRule *rule; // NULL: none matched. Lives as long as the compiled list
+        int index;                // of the operator's rule in the concatenated list, -1 for the default
+        const char *policy;       // NULL for the default
+        bool spared;              // by the default, because "*" does not reach the name
+} PolicyDecision;
+PolicyDecision policy_decide(const Compiled *compiled, const PolicyQuestion *question);
+// The sentence: "denied by rule 1 of policy web: evil.example any". Cut off where it has no room.
+char *policy_decision_text(const Compiled *compiled, const PolicyDecision *decision, char *buf, size_t size);
+// Allows by name that match and have ports which are not proxied, in order; how many there are, though at most `max` are stored.
+size_t policy_inserts(const Compiled *compiled, const char *name, const CompiledRule **ret, size_t max);
+// Whether an address may be in an answer: not in the ranges that are denied by default, or inside one that an allow names on purpose.
+bool policy_may_answer(const Compiled *compiled, const Cidr *address);

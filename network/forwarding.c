@@ -27,6 +27,9 @@ static const Family families[] = {
         {"ipv6", "net/ipv6/conf/all/forwarding", "net.ipv6.conf.all.forwarding", NFPROTO_IPV6},
 };
 
+// Bytes and times of connections, for the evidence (hostd-flow). Of connections that begin from then on.
+static const char *const accounts[] = {"net/netfilter/nf_conntrack_acct", "net/netfilter/nf_conntrack_timestamp"};
+
 static int sysctl_read(const char *path, unsigned long long *ret) {
         char full[320]; // a path of 300 and its root
 
@@ -101,9 +104,21 @@ static bool uplink_path(const char *uplink, char *path, size_t size) {
         return sysctl_read(path, &value) >= 0 && value == 1;
 }
 
+static int note_accounts(char ***lines, bool *off) {
+        int r = 0;
+
+        for (size_t i = 0; i < ELEMENTS(accounts) && r >= 0; i++) {
+                unsigned long long value = 1; // a kernel without it: the records say that bytes were not counted
+                off[i] = sysctl_read(accounts[i], &value) >= 0 && value == 0;
+                if (off[i])
+                        r = note(lines, accounts[i], 0);
+        }
+        return r;
+}
+
 int forwarding_enable(const char *uplink, const char *before, Error *err) {
         _cleanup_strv_ char **lines = NULL;
-        bool off[ELEMENTS(families)], listens;
+        bool off[ELEMENTS(families)], uncounted[ELEMENTS(accounts)] = {false}, listens;
         char accept_ra[128] = "";
         int r = lines_load(before, &lines);
 
@@ -116,12 +131,17 @@ int forwarding_enable(const char *uplink, const char *before, Error *err) {
                 if (r >= 0 && off[i])
                         r = note_family(&families[i], &lines);
         }
+        if (r >= 0)
+                r = note_accounts(&lines, uncounted);
         if (r >= 0 && listens)
                 r = note(&lines, accept_ra, 1);
         if (r >= 0 && before && lines)
                 r = lines_save(before, lines);
         if (r >= 0 && listens)
                 (void) sysctl_write(accept_ra, "2"); // best effort: doctor reports a lost route
+        for (size_t i = 0; i < ELEMENTS(accounts) && r >= 0; i++)
+                if (uncounted[i])
+                        (void) sysctl_write(accounts[i], "1"); // best effort, as above
         for (size_t i = 0; i < ELEMENTS(families) && r >= 0; i++)
                 if (off[i])
                         r = sysctl_write(families[i].all, "1");
@@ -249,12 +269,24 @@ static int restore_family(const Family *family, char *const *lines, char ***note
         return r < 0 ? r : strv_append_format(notes, "%s is 0 again, as it was before hostd", family->sysctl);
 }
 
+// Nobody's traffic depends on these: no line for people.
+static int restore_accounts(char *const *lines) {
+        int r = 0;
+
+        for (; lines && *lines && r >= 0; lines++)
+                if (strncmp(*lines, "net/netfilter/", strlen("net/netfilter/")) == 0)
+                        r = restore_line(*lines);
+        return r;
+}
+
 int forwarding_restore(const char *before, char ***notes, Error *err) {
         _cleanup_strv_ char **lines = NULL;
         int r = lines_load(before, &lines);
 
         for (size_t i = 0; i < ELEMENTS(families) && r >= 0; i++)
                 r = restore_family(&families[i], lines, notes);
+        if (r >= 0)
+                r = restore_accounts(lines);
         if (r >= 0 && unlink(before) < 0 && errno != ENOENT)
                 r = -errno;
         return r < 0 ? error_set_errno(err, r, "putting back what forwarding was before hostd") : 0;

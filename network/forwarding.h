@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Forwarding: what the host's sysctls must be for routing, and what they were before hostd made them so.
+// Forwarding: what the host's sysctls must be for routing and for the evidence, and what they were before hostd made them so.
 #pragma once
 
 #include "base/strv.h"

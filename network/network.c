@@ -3,7 +3,7 @@
 //
 // Order, so that there is never a usable wire without its fence: ip rules and chains (attach), then the veth (down), its ingress
 // chain, the guest's end, and only then the host's end up (plug). Order of a detach: wire first, fence last.
-#include "network/network.h"
+#include "network/network_internal.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>
@@ -18,53 +18,21 @@
 #include "network/link.h"
 #include "network/nft.h"
 #include "network/peer.h"
-#include "network/ruleset.h"
-#include "network/transact.h"
-#include "network/watch.h"
 
-#define ID_MAX 0xffffU
+#define ID_MAX (EXPOSED_IDS - 1U)
 
-typedef struct KnownId {
-        char digest[COMPILED_DIGEST + 1];
-        uint16_t id;
-} KnownId;
-
-typedef struct Slot {
-        uint16_t slot;
-        Compiled *compiled; // NULL until a policy was set by this process
-        KnownId *known;     // of the rules that the kernel has; survives a restart in the comments of their marks
-        size_t n_known;
-        uint32_t next_id;
-        uint64_t upload;
-        bool upload_set; // by this process; else the kernel may have another one
-} Slot;
-
-struct Network {
-        NetworkSettings settings;
-        Slot **slots;
-        size_t n_slots;
-        Watch *watch;
-};
-
-// A transaction's text in the making.
-typedef struct Script {
-        FILE *f;
-        char *text;
-        size_t size;
-} Script;
-
-static void script_done(Script *script) {
+void script_done(Script *script) {
         if (script->f)
                 (void) fclose(script->f);
         free(script->text);
 }
 
-static int script_open(Script *script, Error *err) {
+int script_open(Script *script, Error *err) {
         script->f = open_memstream(&script->text, &script->size);
         return script->f ? 0 : error_set_errno(err, ENOMEM, "writing a ruleset");
 }
 
-static int script_apply(Script *script, const char *purpose, Error *err) {
+int script_apply(Script *script, const char *purpose, Error *err) {
         FILE *f = TAKE_PTR(script->f);
 
         if (fclose(f) != 0)
@@ -77,11 +45,13 @@ static Slot *slot_free(Slot *slot) {
                 return NULL;
         compiled_free(slot->compiled);
         free(slot->known);
+        free(slot->names);
+        free(slot->names_until);
         free(slot);
         return NULL;
 }
 
-static Slot *slot_find(const Network *network, uint16_t number) {
+Slot *slot_find(const Network *network, uint16_t number) {
         for (size_t i = 0; i < network->n_slots; i++)
                 if (network->slots[i]->slot == number)
                         return network->slots[i];
@@ -89,6 +59,7 @@ static Slot *slot_find(const Network *network, uint16_t number) {
 }
 
 static Slot *slot_add(Network *network, uint16_t number) {
+        static const LimitsText unlimited = {.limits = NETWORK_LIMITS_NONE};
         Slot **slots = reallocarray(network->slots, network->n_slots + 1, sizeof(Slot *));
         Slot *slot;
 
@@ -98,7 +69,7 @@ static Slot *slot_add(Network *network, uint16_t number) {
         slot = calloc(1, sizeof(Slot));
         if (!slot)
                 return NULL;
-        *slot = (Slot) {.slot = number, .next_id = 1, .upload = UINT64_MAX};
+        *slot = (Slot) {.slot = number, .next_id = 1, .limits = unlimited};
         slots[network->n_slots++] = slot;
         return slot;
 }
@@ -177,6 +148,10 @@ static int network_recover(Network *network, Error *err) {
                 char name[16];
                 (void) snprintf(name, sizeof(name), "i%04x_rules", network->slots[i]->slot);
                 r = nft_comments(name, slot_recover_next, network->slots[i]);
+                if (r >= 0 || r == -ENOENT)
+                        r = slot_recover_limits(network->slots[i]);
+                if (r >= 0)
+                        r = slot_recover_names(network->slots[i]);
                 (void) snprintf(name, sizeof(name), "i%04x_live", network->slots[i]->slot);
                 if (r >= 0 || r == -ENOENT)
                         r = nft_marks(name, slot_recover_mark, network->slots[i]);
@@ -192,6 +167,16 @@ static bool slot_has_device(const Network *network, uint16_t number) {
         return link_exists(address.host_ifname);
 }
 
+PolicyText slot_policy(const Slot *slot, const Compiled *compiled) {
+        return (PolicyText) {slot->slot, compiled, slot->next_id, slot->border};
+}
+
+static int load_policy(Transaction *transaction, const Slot *slot) {
+        PolicyText text = slot_policy(slot, slot->compiled);
+
+        return transaction_policy(transaction, &text);
+}
+
 static int network_load_elements(Network *network, Error *err) {
         _cleanup_(transaction_freep) Transaction *transaction = NULL;
         int r = transaction_new(&transaction);
@@ -202,7 +187,11 @@ static int network_load_elements(Network *network, Error *err) {
                 Slot *slot = network->slots[i];
                 r = transaction_slot(transaction, &network->settings, slot->slot);
                 if (r >= 0 && slot->compiled)
-                        r = transaction_policy(transaction, slot->slot, slot->compiled, slot->next_id);
+                        r = load_policy(transaction, slot);
+                if (r >= 0)
+                        r = slot_restore_names(slot, transaction);
+                if (r >= 0)
+                        r = slot_restore_exposures(slot, &network->settings, transaction);
         }
         if (r >= 0)
                 r = transaction_commit(transaction);
@@ -220,11 +209,17 @@ static int network_load(Network *network, bool anew, Error *err) {
         if (anew)
                 ruleset_remove(script.f);
         ruleset_base(script.f, &network->settings);
+        if (network->helpers_set)
+                ruleset_helpers(script.f, &network->settings, &network->helpers);
         for (size_t i = 0; i < network->n_slots; i++) {
                 Slot *slot = network->slots[i];
                 ruleset_slot(script.f, &network->settings, slot->slot, slot_has_device(network, slot->slot));
-                if (slot->compiled)
-                        ruleset_upload(script.f, slot->slot, slot->upload);
+                if (slot->limits_set)
+                        ruleset_limits(script.f, slot->slot, &slot->limits);
+                if (slot->cut_set)
+                        ruleset_cut(script.f, slot->slot, slot->cut);
+                if (slot->border_set)
+                        ruleset_border(script.f, slot->slot, &slot->border);
         }
         r = script_apply(&script, "loading the firewall", err);
         return r < 0 ? r : network_load_elements(network, err);
@@ -238,6 +233,8 @@ int network_restore(Network *network, Error *err) {
                 NetworkAddress address;
                 network_address(&network->settings, network->slots[i]->slot, &address);
                 r = link_add_slot_rules(address.host_ifname, err);
+                if (r >= 0)
+                        r = slot_pace(network, network->slots[i], err);
         }
         if (r < 0)
                 return r;
@@ -313,11 +310,18 @@ static int check_slot(const Network *network, uint16_t slot, Error *err) {
 
 static int slot_load(Network *network, uint16_t number, bool device, Error *err) {
         _cleanup_(script_done) Script script = {0};
+        Slot *slot = slot_find(network, number);
         int r = script_open(&script, err);
 
         if (r < 0)
                 return r;
         ruleset_slot(script.f, &network->settings, number, device);
+        if (slot && !slot->limits_set) {
+                ruleset_limits(script.f, number, &slot->limits);
+                ruleset_cut(script.f, number, false);
+                ruleset_border(script.f, number, &slot->border);
+                slot->limits_set = slot->cut_set = slot->border_set = slot->fresh = true; // none, but it is we who said so
+        }
         r = script_apply(&script, "adding an instance to the firewall", err);
         if (r < 0)
                 return r;
@@ -398,6 +402,8 @@ int network_plug(Network *network, uint16_t number, int netns, Error *err) {
                 r = peer_configure(&address, netns, err);
         if (r >= 0)
                 r = link_configure_veth(&address, err);
+        if (r >= 0)
+                r = slot_pace(network, slot_find(network, number), err);
         if (r < 0)
                 (void) link_delete(address.host_ifname); // the first error is the one to report
         return r;
@@ -435,6 +441,8 @@ int network_detach(Network *network, uint16_t number, Error *err) {
         if (r < 0)
                 return r;
         r = transact_slot(&network->settings, number, false);
+        if (r >= 0)
+                r = slot_unexpose_all(&network->settings, number);
         if (r < 0)
                 return error_set_errno(err, r, "removing an instance from the firewall");
         r = script_open(&script, err);
@@ -542,7 +550,8 @@ int network_set_policy(Network *network, uint16_t number, Policy *const *policie
         r = slot_assign_or_restart(slot, compiled, &known, &n_known);
         if (r < 0)
                 return error_set_errno(err, r, "numbering the rules of slot %u", number);
-        r = transact_policy(number, compiled, slot->next_id);
+        PolicyText text = slot_policy(slot, compiled);
+        r = transact_policy(&text);
         if (r < 0)
                 return error_set_errno(err, r, "replacing the policy of network slot %u", number);
         compiled_free(slot->compiled);
@@ -553,27 +562,6 @@ int network_set_policy(Network *network, uint16_t number, Policy *const *policie
         return 0;
 }
 
-int network_set_upload(Network *network, uint16_t number, uint64_t bytes_per_second, Error *err) {
-        _cleanup_(script_done) Script script = {0};
-        Slot *slot = slot_find(network, number);
-        int r;
-
-        if (!slot)
-                return error_set(err, ERR_NOT_FOUND, "network slot %u is not attached", number);
-        if (slot->upload_set && slot->upload == bytes_per_second)
-                return 0;
-        r = script_open(&script, err);
-        if (r < 0)
-                return r;
-        ruleset_upload(script.f, number, bytes_per_second);
-        r = script_apply(&script, "setting the upload rate", err);
-        if (r < 0)
-                return r;
-        slot->upload = bytes_per_second;
-        slot->upload_set = true;
-        return 0;
-}
-
 int network_counters(Network *network, uint16_t number, NetworkCounters *ret, Error *err) {
         NetworkCounters c = {0};
         uint64_t unused;
@@ -581,6 +569,10 @@ int network_counters(Network *network, uint16_t number, NetworkCounters *ret, Er
                 {NFPROTO_INET, "tx", &c.tx_packets, &c.tx_bytes},
                 {NFPROTO_INET, "rx", &c.rx_packets, &c.rx_bytes},
                 {NFPROTO_INET, "denied", &c.denied_packets, &c.denied_bytes},
+                {NFPROTO_INET, "connections", &c.connections, &unused},
+                {NFPROTO_INET, "connection_rate", &c.connection_rate, &unused},
+                {NFPROTO_INET, "destinations", &c.destinations, &unused},
+                {NFPROTO_INET, "traffic", &c.traffic, &unused},
                 {NFPROTO_NETDEV, "spoof", &c.spoofed_packets, &unused},
         };
 
@@ -612,7 +604,11 @@ int network_dump(Network *network, uint16_t number, char **ret, Error *err) {
         static const char *const objects[] = {
                 "chain inet hostd i%04x_out",  "chain inet hostd i%04x_rules", "chain inet hostd i%04x_in",
                 "chain inet hostd i%04x_host", "chain inet hostd i%04x_deny",  "chain inet hostd i%04x_rate",
-                "set inet hostd i%04x_live",   "chain netdev hostd i%04x",
+                "chain inet hostd i%04x_back", "chain inet hostd i%04x_pass",  "chain inet hostd i%04x_spent", "chain inet hostd i%04x_cut",
+                "chain inet hostd i%04x_nat",  "chain inet hostd i%04x_border", "chain inet hostd i%04x_local", "chain inet hostd i%04x_answer",
+                "map inet hostd i%04x_names4", "map inet hostd i%04x_names6", "map inet hostd i%04x_expose4", "map inet hostd i%04x_expose6",
+                "set inet hostd i%04x_live",   "set inet hostd i%04x_conn",    "quota inet hostd i%04x_budget",
+                "chain netdev hostd i%04x",
         };
         size_t n = ELEMENTS(objects) - !slot_has_device(network, number);
         _cleanup_(script_done) Script script = {0};
@@ -650,5 +646,23 @@ int network_watch_dispatch(Network *network, bool *ret_lost) {
 }
 
 int network_doctor(Network *network, char ***ret, Error *err) {
-        return network_doctor_settings(&network->settings, ret, err);
+        _cleanup_strv_ char **findings = NULL;
+        int r = network_doctor_settings(&network->settings, &findings, err);
+
+        if (r < 0)
+                return r;
+        if (network->lacks_rate)
+                r = strv_append(&findings, "degraded: this kernel has no tbf: packets above a download rate are dropped, not delayed; load the module sch_tbf");
+        if (r >= 0 && network->lacks_fair)
+                r = strv_append(&findings, "degraded: this kernel has no fq_codel: within a download rate the queue is first in, first out; load the module sch_fq_codel");
+        if (r < 0)
+                return error_set_errno(err, r, "examining the network");
+        *ret = TAKE_PTR(findings);
+        return 0;
+}
+
+Compiled *network_compiled(const Network *network, uint16_t number) {
+        const Slot *slot = slot_find(network, number);
+
+        return slot ? slot->compiled : NULL;
 }

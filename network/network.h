@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "network/compile.h"
 #include "network/policy.h"
 
 typedef struct NetworkSettings {
@@ -30,9 +31,9 @@ typedef struct NetworkAddress { // what one slot gets; pure function of the sett
 void network_address(const NetworkSettings *settings, uint16_t slot, NetworkAddress *ret);
 
 typedef struct Network Network;
-// Loads tables and rules (keeping sets, counters and chains of slots that are there), ip rules, sysctls. Slots, rule ids and rates
-// of an earlier hostd are found in the kernel and stay in force; call network_attach(), network_set_policy() and
-// network_set_upload() for each adopted slot all the same: network_restore() knows only what this object was told.
+// Loads tables and rules (keeping sets, counters and chains of slots that are there), ip rules, sysctls. Slots, rule ids and limits
+// of an earlier hostd are found in the kernel and stay in force; call network_attach(), network_set_limits() and
+// network_set_policy() for each adopted slot all the same: network_restore() knows only what this object was told.
 int network_new(const NetworkSettings *settings, Network **ret, Error *err);
 // Last, when the fence is up: ip_forward and the v6 one; an uplink that lives on router advertisements keeps them. What they were is
 // kept in the file `before` (may be NULL), which belongs below /run.
@@ -54,11 +55,83 @@ int network_detach(Network *network, uint16_t slot, Error *err);
 // runs the name may be a successor's. 0 is no interface.
 unsigned network_interface(const Network *network, uint16_t slot);
 int network_unplug(unsigned interface, Error *err);
+// What was compiled of the slot's policies, with the ids that its rules have in the kernel. Borrowed; NULL while no policy was set.
+Compiled *network_compiled(const Network *network, uint16_t slot);
 // One transaction; established flows that the new policies do not admit are cut by it, others do not lose a packet.
 int network_set_policy(Network *network, uint16_t slot, Policy *const *policies, size_t n, Error *err);
-int network_set_upload(Network *network, uint16_t slot, uint64_t bytes_per_second /* UINT64_MAX: none */, Error *err);
 
-typedef struct NetworkCounters { uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes, denied_packets, denied_bytes, spoofed_packets; } NetworkCounters;
+// What of the border is there for a slot. Without it DNS and names are what the rules by address make of them: none.
+typedef struct NetworkBorder {
+        bool resolver; // every DNS question goes to it
+        bool proxy;    // with rules by name TCP 443 and 80 go to it, and CONNECT may be asked of it
+} NetworkBorder;
+// Before the policy of a slot that an earlier hostd left.
+int network_set_border(Network *network, uint16_t slot, const NetworkBorder *border, Error *err);
+// An address that the resolver found for the allow by name with this id, until ttl_s and a grace have passed; once more is a new beginning.
+// Nothing where a rule by address in front decides. ERR_DENIED: no such rule, or a range that is denied by default. ERR_QUOTA: the map is full.
+#define NETWORK_NAME_GRACE 600 // seconds
+typedef struct NetworkName {
+        uint16_t slot, rule_id;
+        int family;
+        unsigned char address[16];
+        uint32_t ttl_s;
+} NetworkName;
+int network_name_insert(Network *network, const NetworkName *name, Error *err);
+
+// A port of the host's own addresses that leads into an instance, from everywhere or from one network; the instance sees who comes.
+#define NETWORK_EXPOSURES_MAX 64 // of one slot
+typedef struct NetworkExposure {
+        uint16_t slot;
+        uint8_t id;       // 0..NETWORK_EXPOSURES_MAX - 1: the caller's, another one for each of a slot
+        uint8_t protocol; // IPPROTO_TCP or IPPROTO_UDP
+        uint16_t host_port, port;
+        int from_family;  // 0: from everywhere, IPv4 and IPv6
+        unsigned char from[16];
+        unsigned from_prefix;
+        uint64_t left_ms; // then the kernel ends it, with its connections; 0: until network_unexpose()
+} NetworkExposure;
+// Already so is success, and does not begin its time anew. ERR_CONFLICT: another slot has the port.
+int network_expose(Network *network, const NetworkExposure *exposure, Error *err);
+int network_unexpose(Network *network, const NetworkExposure *exposure, Error *err); // its connections end with it; absent is success
+
+// The users of the border's programs: they reach nothing private, nothing of the host and no instance, but answer those who ask them.
+#define NETWORK_HELPERS_MAX 8
+#define NETWORK_UPSTREAMS_MAX 8
+typedef struct NetworkHelpers {
+        uint32_t uids[NETWORK_HELPERS_MAX];
+        size_t n_uids;
+        uint32_t resolver; // among them the one that may ask the upstreams, wherever they are; 0: none
+        struct NetworkUpstream { int family; unsigned char address[16]; } upstreams[NETWORK_UPSTREAMS_MAX];
+        size_t n_upstreams;
+} NetworkHelpers;
+int network_set_helpers(Network *network, const NetworkHelpers *helpers, Error *err); // what an earlier hostd set stays until then
+int network_helpers_denied(Network *network, uint64_t *ret_packets); // packets that this kept in
+
+#define NETWORK_UNLIMITED UINT64_MAX
+typedef struct NetworkLimits {
+        uint64_t upload, download; // bytes a second
+        uint64_t connections;      // at once
+        uint64_t connection_rate;  // new ones a second
+        uint64_t destinations;     // distinct addresses and ports a minute
+        uint64_t traffic;          // bytes, both ways together, until network_traffic_begin()
+} NetworkLimits;
+#define NETWORK_LIMITS_NONE {NETWORK_UNLIMITED, NETWORK_UNLIMITED, NETWORK_UNLIMITED, NETWORK_UNLIMITED, NETWORK_UNLIMITED, NETWORK_UNLIMITED}
+// Before the policy of a slot that an earlier hostd left; a new slot has none of them.
+int network_set_limits(Network *network, uint16_t slot, const NetworkLimits *limits, Error *err);
+// What of `traffic` is used. -ENOENT while there is no such limit.
+int network_traffic(Network *network, uint16_t slot, uint64_t *ret_used, Error *err);
+// A new day: what is used is 0 again. And what was used before a stop, for a slot that is new: a count that the kernel has is kept.
+int network_traffic_begin(Network *network, uint16_t slot, Error *err);
+int network_traffic_resume(Network *network, uint16_t slot, uint64_t used, Error *err);
+// The kernel told, since the last call, that some slot's traffic is used up.
+bool network_is_spent(Network *network);
+// Closes the slot in both directions; established flows are forgotten. The kernel keeps it so when hostd ends.
+int network_set_cut(Network *network, uint16_t slot, bool cut, Error *err);
+
+typedef struct NetworkCounters {
+        uint64_t tx_packets, tx_bytes, rx_packets, rx_bytes, denied_packets, denied_bytes, spoofed_packets;
+        uint64_t connections, connection_rate, destinations, traffic; // packets that were denied for a limit; also among `denied`
+} NetworkCounters;
 int network_counters(Network *network, uint16_t slot, NetworkCounters *ret, Error *err);
 // Text of the slot's chains as the kernel has them, for `hostctl network show`.
 int network_dump(Network *network, uint16_t slot, char **ret, Error *err);

@@ -119,6 +119,37 @@ int nft_counter(int family, const char *name, uint64_t *ret_packets, uint64_t *r
         return 0;
 }
 
+static int quota_read(const struct nlmsghdr *message, void *userdata) {
+        CounterValue *value = userdata;
+        struct nftnl_obj *object = nftnl_obj_alloc();
+
+        if (!object)
+                return -ENOMEM;
+        if (nftnl_obj_nlmsg_parse(message, object) >= 0) {
+                value->bytes = nftnl_obj_get_u64(object, NFTNL_OBJ_QUOTA_CONSUMED);
+                value->found = true;
+        }
+        nftnl_obj_free(object);
+        return 0;
+}
+
+int nft_quota(const char *name, uint64_t *ret_used) {
+        char buffer[1024];
+        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETOBJ, NFPROTO_INET);
+        CounterValue value = {0};
+        int r;
+
+        message->nlmsg_flags |= NLM_F_ACK;
+        mnl_attr_put_strz(message, NFTA_OBJ_TABLE, "hostd");
+        mnl_attr_put_strz(message, NFTA_OBJ_NAME, name);
+        mnl_attr_put_u32(message, NFTA_OBJ_TYPE, htonl(NFT_OBJECT_QUOTA));
+        r = netlink_talk(NETLINK_NETFILTER, message, quota_read, &value);
+        if (r < 0)
+                return r;
+        *ret_used = value.bytes;
+        return value.found ? 0 : -ENOENT;
+}
+
 typedef struct ChainVisit { NftChainHandler fn; void *userdata; } ChainVisit;
 
 static int chain_read(const struct nlmsghdr *message, void *userdata) {
@@ -234,6 +265,85 @@ int nft_marks(const char *set, NftMarkHandler fn, void *userdata) {
         mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_TABLE, "hostd");
         mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_SET, set);
         return netlink_talk(NETLINK_NETFILTER, message, marks_read, &visit);
+}
+
+typedef struct MapVisit {
+        NftNameHandler name;
+        NftExposedHandler exposed;
+        void *userdata;
+        size_t address; // bytes
+} MapVisit;
+
+// Keys are of whole registers: (address,) protocol, port.
+static int name_visit(const unsigned char *key, struct nftnl_set_elem *element, const MapVisit *visit) {
+        NftNameElement found = {.family = visit->address == 4 ? AF_INET : AF_INET6, .left_ms = nftnl_set_elem_get_u64(element, NFTNL_SET_ELEM_EXPIRATION)};
+        const void *data;
+        uint32_t n;
+
+        memcpy(found.address, key, visit->address);
+        found.protocol = key[visit->address];
+        found.port = (uint16_t) (key[visit->address + 4] << 8 | key[visit->address + 5]);
+        data = nftnl_set_elem_get(element, NFTNL_SET_ELEM_DATA, &n);
+        if (!data || n != sizeof(found.mark))
+                return 0;
+        memcpy(&found.mark, data, sizeof(found.mark));
+        return visit->name(&found, visit->userdata);
+}
+
+static int exposed_visit(const unsigned char *key, struct nftnl_set_elem *element, const MapVisit *visit) {
+        NftExposed found = {.family = visit->address == 4 ? AF_INET : AF_INET6, .protocol = key[0], .port = (uint16_t) (key[4] << 8 | key[5])};
+        const void *data;
+        uint32_t n;
+
+        data = nftnl_set_elem_get(element, NFTNL_SET_ELEM_DATA, &n);
+        if (!data || n < visit->address)
+                return 0;
+        memcpy(found.address, data, visit->address);
+        return visit->exposed(&found, visit->userdata);
+}
+
+static int map_visit(struct nftnl_set_elem *element, void *userdata) {
+        const MapVisit *visit = userdata;
+        const unsigned char *key;
+        uint32_t n;
+
+        key = nftnl_set_elem_get(element, NFTNL_SET_ELEM_KEY, &n);
+        if (!key || n != (visit->name ? visit->address + 8 : 8))
+                return 0;
+        return visit->name ? name_visit(key, element, visit) : exposed_visit(key, element, visit);
+}
+
+static int map_read(const struct nlmsghdr *message, void *userdata) {
+        struct nftnl_set *set = nftnl_set_alloc();
+        int r = set ? 0 : -ENOMEM;
+
+        if (set && nftnl_set_elems_nlmsg_parse(message, set) >= 0)
+                r = nftnl_set_elem_foreach(set, map_visit, userdata);
+        if (set)
+                nftnl_set_free(set);
+        return r;
+}
+
+static int map_dump(const char *map, MapVisit *visit) {
+        char buffer[1024];
+        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETSETELEM, NFPROTO_INET);
+
+        message->nlmsg_flags |= NLM_F_DUMP;
+        mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_TABLE, "hostd");
+        mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_SET, map);
+        return netlink_talk(NETLINK_NETFILTER, message, map_read, visit);
+}
+
+int nft_names_map(const char *map, int family, NftNameHandler fn, void *userdata) {
+        MapVisit visit = {.name = fn, .userdata = userdata, .address = family == AF_INET ? 4 : 16};
+
+        return map_dump(map, &visit);
+}
+
+int nft_exposed(const char *map, int family, NftExposedHandler fn, void *userdata) {
+        MapVisit visit = {.exposed = fn, .userdata = userdata, .address = family == AF_INET ? 4 : 16};
+
+        return map_dump(map, &visit);
 }
 
 typedef struct RuleVisit { NftRuleHandler fn; void *userdata; } RuleVisit;

@@ -18,6 +18,9 @@ int nft_list(const char *commands, char **ret, Error *err);
 // -ENOENT if there is no such counter.
 int nft_counter(int family, const char *name, uint64_t *ret_packets, uint64_t *ret_bytes);
 
+// Bytes that a quota of `inet hostd` has counted.
+int nft_quota(const char *name, uint64_t *ret_used);
+
 typedef struct NftChain {
         int family;
         const char *table, *name, *type; // type: NULL for a regular chain
@@ -32,6 +35,26 @@ int nft_comments(const char *chain, NftCommentHandler fn, void *userdata);
 // Elements of one of its sets of marks, with their comments.
 typedef int (*NftMarkHandler)(uint32_t mark, const char *comment, void *userdata);
 int nft_marks(const char *set, NftMarkHandler fn, void *userdata);
+// Elements of one of its maps of names.
+typedef struct NftNameElement {
+        int family;
+        unsigned char address[16];
+        uint8_t protocol;
+        uint16_t port;
+        uint32_t mark;
+        uint64_t left_ms;
+} NftNameElement;
+typedef int (*NftNameHandler)(const NftNameElement *element, void *userdata);
+int nft_names_map(const char *set, int family, NftNameHandler fn, void *userdata);
+// Elements of a map of exposed ports: where each leads.
+typedef struct NftExposed {
+        int family;
+        uint8_t protocol;
+        uint16_t port;
+        unsigned char address[16];
+} NftExposed;
+typedef int (*NftExposedHandler)(const NftExposed *element, void *userdata);
+int nft_exposed(const char *map, int family, NftExposedHandler fn, void *userdata);
 // What of a rule can be told without knowing its language.
 typedef enum NftVerdict { NFT_VERDICT_OTHER, NFT_VERDICT_ACCEPT, NFT_VERDICT_DROP, NFT_VERDICT_REJECT, NFT_VERDICT_CHAIN } NftVerdict;
 typedef struct NftRule {

@@ -4,36 +4,7 @@
 
 #include <string.h>
 
-#include "base/valid.h"
 #include "network/compile.h"
-
-static const char *const action_table[_POLICY_ACTION_MAX] = {[POLICY_ALLOW] = "allow", [POLICY_DENY] = "deny"};
-static const char *const protocol_table[_POLICY_PROTOCOL_MAX] = {
-        [POLICY_ANY] = "any", [POLICY_TCP] = "tcp", [POLICY_UDP] = "udp", [POLICY_ICMP] = "icmp",
-};
-
-static int table_find(const char *const *table, int max, const char *text) {
-        for (int i = 0; text && i < max; i++)
-                if (strcmp(table[i], text) == 0)
-                        return i;
-        return -EINVAL;
-}
-
-const char *policy_action_to_string(PolicyAction action) {
-        return action >= 0 && action < _POLICY_ACTION_MAX ? action_table[action] : NULL;
-}
-
-PolicyAction policy_action_from_string(const char *text) {
-        return table_find(action_table, _POLICY_ACTION_MAX, text);
-}
-
-const char *policy_protocol_to_string(PolicyProtocol protocol) {
-        return protocol >= 0 && protocol < _POLICY_PROTOCOL_MAX ? protocol_table[protocol] : NULL;
-}
-
-PolicyProtocol policy_protocol_from_string(const char *text) {
-        return table_find(protocol_table, _POLICY_PROTOCOL_MAX, text);
-}
 
 int policy_new(const char *name, Policy **ret) {
         _cleanup_(policy_freep) Policy *policy = calloc(1, sizeof(Policy));
@@ -42,13 +13,6 @@ int policy_new(const char *name, Policy **ret) {
                 return -ENOMEM;
         *ret = TAKE_PTR(policy);
         return 0;
-}
-
-void policy_rule_done(PolicyRule *rule) {
-        free(rule->to);
-        free(rule->ports);
-        free(rule->comment);
-        *rule = (PolicyRule) {0};
 }
 
 Policy *policy_share(Policy *policy) {
@@ -66,59 +30,11 @@ Policy *policy_free(Policy *policy) {
         for (size_t i = 0; i < policy->n_rules; i++)
                 policy_rule_done(&policy->rules[i]);
         free(policy->rules);
+        category_free(policy->spared);
         free(policy->name);
         free(policy->description);
         free(policy);
         return NULL;
-}
-
-typedef struct FieldName { char text[48]; } FieldName;
-
-static const char *field_name(FieldName *field, size_t index, const char *key) {
-        (void) snprintf(field->text, sizeof(field->text), "rules[%zu].%s", index, key);
-        return field->text;
-}
-
-static int check_to(size_t index, const PolicyRule *rule, Error *err) {
-        FieldName field;
-        const char *name = field_name(&field, index, "to");
-        Cidr cidr;
-        int r = valid_check(VALID_CIDR, name, rule->to, err);
-
-        if (r < 0)
-                return r;
-        r = cidr_parse(rule->to, &cidr);
-        if (r == -EDOM)
-                return error_set_field(err, name, "%s \"%s\" has bits set behind its prefix length", name, rule->to);
-        return r < 0 ? error_set_field(err, name, "%s \"%s\" is no address range", name, rule->to) : 0;
-}
-
-static int check_ports(size_t index, const PolicyRule *rule, Error *err) {
-        FieldName field;
-        const char *name = field_name(&field, index, "ports");
-
-        if (!rule->ports)
-                return 0;
-        if (rule->protocol != POLICY_TCP && rule->protocol != POLICY_UDP)
-                return error_set_field(err, name, "%s needs protocol tcp or udp", name);
-        return valid_check(VALID_PORTS, name, rule->ports, err);
-}
-
-static int policy_check(size_t index, const PolicyRule *rule, Error *err) {
-        FieldName field;
-        int r;
-
-        if (!policy_action_to_string(rule->action))
-                return error_set_field(err, field_name(&field, index, "action"), "rules[%zu].action must be allow or deny", index);
-        if (!policy_protocol_to_string(rule->protocol))
-                return error_set_field(err, field_name(&field, index, "protocol"),
-                                       "rules[%zu].protocol must be any, tcp, udp or icmp", index);
-        r = check_to(index, rule, err);
-        if (r >= 0)
-                r = check_ports(index, rule, err);
-        if (r >= 0 && rule->comment)
-                r = valid_check(VALID_TEXT, field_name(&field, index, "comment"), rule->comment, err);
-        return r;
 }
 
 int policy_add(Policy *policy, PolicyRule *rule, Error *err) {
@@ -127,7 +43,12 @@ int policy_add(Policy *policy, PolicyRule *rule, Error *err) {
 
         if (policy->n_rules >= POLICY_RULES_MAX)
                 return error_set_field(err, "rules", "rules has more than %d entries", POLICY_RULES_MAX);
-        r = policy_check(policy->n_rules, rule, err);
+        r = policy_rule_check(policy->n_rules, rule, err);
+        if (r >= 0 && policy_target(rule->to) == POLICY_TO_SUFFIX) {
+                char field[48];
+                (void) snprintf(field, sizeof(field), "rules[%zu].to", policy->n_rules);
+                r = name_pattern_check_suffix(field, rule->to, err);
+        }
         if (r < 0)
                 return r;
         rules = reallocarray(policy->rules, policy->n_rules + 1, sizeof(PolicyRule));
@@ -143,39 +64,47 @@ static bool text_equal(const char *a, const char *b) {
         return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-static bool rule_equal(const PolicyRule *a, const PolicyRule *b) {
-        return a->action == b->action && a->protocol == b->protocol && text_equal(a->to, b->to) &&
-               text_equal(a->ports, b->ports) && text_equal(a->comment, b->comment);
-}
-
 bool policy_equal(const Policy *a, const Policy *b) {
         if (a == b)
                 return true;
-        if (!text_equal(a->name, b->name) || !text_equal(a->description, b->description) || a->n_rules != b->n_rules)
+        if (!text_equal(a->name, b->name) || !text_equal(a->description, b->description) || a->n_rules != b->n_rules ||
+            !category_equal(a->spared, b->spared))
                 return false;
         for (size_t i = 0; i < a->n_rules; i++)
-                if (!rule_equal(&a->rules[i], &b->rules[i]))
+                if (!policy_rule_equal(&a->rules[i], &b->rules[i]))
                         return false;
         return true;
 }
 
-int policy_explain(Policy *const *policies, size_t n, const PolicyProbe *probe, PolicyAction *ret, int *ret_rule, Error *err) {
-        _cleanup_(compiled_freep) Compiled *compiled = NULL;
-        Cidr address;
-        int r;
-
-        if (!probe->address || strchr(probe->address, '/') || cidr_parse(probe->address, &address) < 0)
+static int explain_check(const PolicyProbe *probe, Cidr *address, char name[NAME_TEXT_MAX], Error *err) {
+        if (!probe->address && !probe->name)
+                return error_set_field(err, "address", "address or name is missing");
+        if (probe->address && (strchr(probe->address, '/') || cidr_parse(probe->address, address) < 0))
                 return error_set_field(err, "address", "address must be one IPv4 or IPv6 address");
-        r = compiled_new(policies, n, &compiled, err);
+        if (probe->name && name_normalise(probe->name, strlen(probe->name), name) < 0)
+                return error_set_field(err, "name", "name must be a host name");
+        return 0;
+}
+
+int policy_explain(Policy *const *policies, size_t n, const PolicyProbe *probe, PolicyAnswer *ret, Error *err) {
+        _cleanup_(compiled_freep) Compiled *compiled = NULL;
+        char name[NAME_TEXT_MAX];
+        PolicyDecision decision;
+        PolicyAnswer answer;
+        Cidr address;
+        int r = explain_check(probe, &address, name, err);
+
+        if (r >= 0)
+                r = compiled_new(policies, n, &compiled, err);
         if (r < 0)
                 return r;
-        *ret = POLICY_DENY;
-        *ret_rule = -1;
-        for (size_t i = 0; i < compiled->n; i++)
-                if (compiled_rule_matches(&compiled->rules[i], &address, probe->protocol, probe->port)) {
-                        *ret = compiled->rules[i].action;
-                        *ret_rule = compiled->rules[i].index;
-                        break;
-                }
+        decision = policy_decide(compiled, &(PolicyQuestion) {
+                                                   .name = probe->name ? name : NULL, .address = probe->address ? &address : NULL, .protocol = probe->protocol,
+                                                   .port = probe->port, .method = probe->method, .path = probe->path,
+                                           });
+        answer = (PolicyAnswer) {.action = decision.action, .index = decision.index};
+        (void) snprintf(answer.policy, sizeof(answer.policy), "%s", decision.policy ?: "");
+        (void) policy_decision_text(compiled, &decision, answer.text, sizeof(answer.text));
+        *ret = answer;
         return 0;
 }

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Policy: an ordered list of rules that says what an instance may reach. This file: CIDR, protocol and port; names come with the border.
+// Policy: an ordered list of rules that says what an instance may reach, by address or by name.
 //
-// The first rule that matches decides; no match is a denial. Three things a broad rule never opens:
+// The first rule that matches decides; no match is a denial. A rule whose `to` is a CIDR matches by destination address, one whose `to`
+// is a name, "*.suffix" or "*" by the name that SNI, Host or a DNS question has; "@category" stands for one rule per entry.
+// Four things a broad rule never opens:
 //  * the ranges that are denied by default (private, link-local and metadata, carrier NAT, documentation, multicast, v4 in v6):
 //    an allow reaches them only if its `to` is equal to or inside one of them ("10.1.0.0/16" does, "0.0.0.0/0" does not);
 //  * TCP port 25: an allow reaches it only if its `ports` has the single entry 25 ("25,465" does, "1-1024" or no ports does not);
-//  * the host's own addresses and the pools of the instances: no rule reaches them, however exact. Nothing accepts connections
-//    towards an instance yet, and the host's input chain knows no policy. policy_explain() does not know these addresses.
-// POLICY_ANY is every protocol, not only tcp, udp and icmp; POLICY_ICMP is ICMPv6 where `to` is IPv6.
+//  * names in the category "doh", if there is one (servers of DNS over HTTPS, which would answer what our resolver refuses): an allow of "*"
+//    does not reach them, and one of 0.0.0.0/0 or ::/0 does not let them be resolved; any other rule by name does;
+//  * the host's own addresses and the pools of the instances: no rule reaches them, however exact. No rule accepts connections
+//    towards an instance (hostctl expose does), and the host's input chain knows no policy. policy_explain() does not know these addresses.
+// POLICY_ANY is every protocol, not only tcp, udp and icmp; POLICY_ICMP is ICMPv6 where `to` is IPv6. An allow by name is tcp and port 443
+// unless it says otherwise; a denial by name without protocol and ports is of the name altogether.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
+#include "network/category.h"
 
 typedef enum PolicyAction { POLICY_ALLOW, POLICY_DENY, _POLICY_ACTION_MAX, _POLICY_ACTION_INVALID = -EINVAL } PolicyAction;
 typedef enum PolicyProtocol { POLICY_ANY, POLICY_TCP, POLICY_UDP, POLICY_ICMP, _POLICY_PROTOCOL_MAX, _POLICY_PROTOCOL_INVALID = -EINVAL } PolicyProtocol;
@@ -23,14 +29,25 @@ PolicyAction policy_action_from_string(const char *text);
 const char *policy_protocol_to_string(PolicyProtocol protocol);
 PolicyProtocol policy_protocol_from_string(const char *text);
 
+typedef enum PolicyTarget { POLICY_TO_CIDR, POLICY_TO_NAME, POLICY_TO_SUFFIX, POLICY_TO_ANY_NAME, POLICY_TO_CATEGORY } PolicyTarget;
+PolicyTarget policy_target(const char *to); // by its bytes; what it is meant to be, valid or not
+
 #define POLICY_RULES_MAX 4096
+#define POLICY_METHODS_MAX 16
+#define POLICY_PATHS_MAX 32
+#define POLICY_NAME_PORTS_MAX 16 // of allows by name, TCP 80 and 443 not counted: one element of the kernel each, per address
 
 typedef struct PolicyRule {
         PolicyAction action;
-        char *to;    // owned, VALID_CIDR; host bits must be zero
+        char *to;    // owned, VALID_DESTINATION; of a CIDR, host bits must be zero
         PolicyProtocol protocol;
-        char *ports; // owned, VALID_PORTS, or NULL for any; only with tcp and udp
-        char *comment; // owned, VALID_TEXT, or NULL; never reaches nft
+        char *ports; // owned, VALID_PORTS, or NULL for any (of an allow by name: 443); only with tcp and udp, which a name need not say
+        char **methods, **paths; // owned, VALID_METHOD and VALID_URL_PATH, or NULL for any; names on TCP 80 and 443 only
+        bool inspect;            // take the TLS of these connections apart; methods and paths imply it
+        uint64_t rate;           // bytes a second, 0: none
+        uint64_t budget;         // bytes a day, 0: none
+        char *comment;           // owned, VALID_TEXT, or NULL; never reaches nft
+        Category *category;      // owned share: what "@…" stands for, NULL until it was looked up
 } PolicyRule;
 
 typedef struct Policy {
@@ -38,17 +55,40 @@ typedef struct Policy {
         char *description;
         PolicyRule *rules;
         size_t n_rules;
+        Category *spared; // owned share: what "*" does not reach, NULL for none
         unsigned shared; // owners besides the first
 } Policy;
+#define POLICY_SPARED "doh" // the category's name
 
 int policy_new(const char *name, Policy **ret);
 Policy *policy_free(Policy *policy);
 Policy *policy_share(Policy *policy); // one more owner, who frees it too; a shared policy must not be changed any more
 DEFINE_CLEANUP(Policy, policy_free)
-// Takes over the strings of `rule` on success. Checks all fields; `field` in errors is "rules[N].to" and so on.
+// Takes over what `rule` owns on success. Checks all fields; `field` in errors is "rules[N].to" and so on.
 int policy_add(Policy *policy, PolicyRule *rule, Error *err);
+bool policy_equal(const Policy *a, const Policy *b); // what their categories stand for included
+// compile.c: whether policies can be in force together; the bounds that hold for all of an instance's.
+int policies_check(Policy *const *policies, size_t n, Error *err);
+
+// rule.c: one rule by itself. `index` is for the names of fields.
 void policy_rule_done(PolicyRule *rule);
-bool policy_equal(const Policy *a, const Policy *b);
-// What the enforcing code would do with one packet; *ret_rule is the index in the concatenated list, -1 for the default.
-typedef struct PolicyProbe { const char *address; PolicyProtocol protocol; uint16_t port; } PolicyProbe;
-int policy_explain(Policy *const *policies, size_t n, const PolicyProbe *probe, PolicyAction *ret, int *ret_rule, Error *err);
+bool policy_rule_equal(const PolicyRule *a, const PolicyRule *b);
+int policy_rule_check(size_t index, const PolicyRule *rule, Error *err); // all but public suffixes
+int policy_destination_check(const char *field, const char *to, Error *err);
+bool policy_rule_inspects(const PolicyRule *rule);
+
+// What the enforcing code would do with one packet, or one connection by name. One of `address` and `name` may be NULL: no rule of that
+// kind matches then. A name with POLICY_ANY and port 0 asks whether DNS answers it at all.
+typedef struct PolicyProbe {
+        const char *address;
+        PolicyProtocol protocol;
+        uint16_t port;
+        const char *name, *method, *path;
+} PolicyProbe;
+typedef struct PolicyAnswer {
+        PolicyAction action;
+        int index;       // in the concatenated list of the policies' rules, -1 for the default
+        char policy[33]; // "" for the default
+        char text[512];  // "allowed by rule 2 of policy web: *.example.org tcp 443"
+} PolicyAnswer;
+int policy_explain(Policy *const *policies, size_t n, const PolicyProbe *probe, PolicyAnswer *ret, Error *err);

@@ -7,6 +7,7 @@
 //    in the slot's live set. A mark that is of this slot but not live is judged again by the present rules, in both directions,
 //    which is why rules match the original tuple ("ct original") and not the packet: an unaffected flow loses no packet, a
 //    revoked one is cut by its next packet from either side;
+//  * an admitted new connection goes through the slot's chain "pass" (limits.c), and is accepted there or nowhere;
 //  * RELATED is never judged by the rules: an ICMP error carries its parent's conntrack entry, and an icmp rule would otherwise
 //    give a revoked TCP flow a live mark again.
 // No "add element" is written: for that, libnftables reads the elements of every interval set of the host, foreign ones included.
@@ -30,9 +31,7 @@ static void base_chain(FILE *f, const char *chain, const char *hook) {
         fprintf(f, "add chain inet hostd %s { %s; policy accept; }\nflush chain inet hostd %s\n", chain, hook, chain);
 }
 
-typedef struct Pools { char four[CIDR_TEXT_MAX], six[CIDR_TEXT_MAX]; } Pools;
-
-static Pools pools_format(const NetworkSettings *settings) {
+Pools pools_format(const NetworkSettings *settings) {
         Cidr four = {.family = AF_INET, .prefix = settings->ipv4_prefix};
         Cidr six = {.family = AF_INET6, .prefix = settings->ipv6_prefix};
         Pools pools;
@@ -100,13 +99,14 @@ void ruleset_base(FILE *f, const NetworkSettings *settings) {
         base_return(f, &pools);
         base_filter(f);
         base_nat(f, settings, &pools);
+        ruleset_border_base(f);
 }
 
 typedef struct SlotText { // everything of one slot that is printed, ready
         uint16_t slot;
         NetworkAddress address;
         char stem[8], four[INET_ADDRSTRLEN], six[INET6_ADDRSTRLEN], local[INET6_ADDRSTRLEN], mac[18];
-        char out[16], in[16], host[16], deny[16], rules[16], rate[16];
+        char out[16], in[16], host[16], deny[16], rules[16], rate[16], back[16], pass[16], spent[16], cut[16];
 } SlotText;
 
 static SlotText slot_text(const NetworkSettings *settings, uint16_t slot) {
@@ -128,17 +128,25 @@ static SlotText slot_text(const NetworkSettings *settings, uint16_t slot) {
         (void) snprintf(t.deny, sizeof(t.deny), "%s_deny", t.stem);
         (void) snprintf(t.rules, sizeof(t.rules), "%s_rules", t.stem);
         (void) snprintf(t.rate, sizeof(t.rate), "%s_rate", t.stem);
+        (void) snprintf(t.back, sizeof(t.back), "%s_back", t.stem);
+        (void) snprintf(t.pass, sizeof(t.pass), "%s_pass", t.stem);
+        (void) snprintf(t.spent, sizeof(t.spent), "%s_spent", t.stem);
+        (void) snprintf(t.cut, sizeof(t.cut), "%s_cut", t.stem);
         return t;
 }
 
+static const char *const counter_names[] = {"tx", "rx", "denied", "connections", "connection_rate", "destinations", "traffic"};
+
 static void slot_objects(FILE *f, const SlotText *t) {
-        static const char *const counters[] = {"tx", "rx", "denied"};
+        const char *const kept[] = {t->rules, t->rate, t->back, t->pass, t->spent, t->cut};
 
         fprintf(f, "add set inet hostd %s_live { type mark; }\n", t->stem);
-        for (size_t i = 0; i < ELEMENTS(counters); i++)
-                fprintf(f, "add counter inet hostd %s_%s\n", t->stem, counters[i]);
+        for (size_t i = 0; i < ELEMENTS(counter_names); i++)
+                fprintf(f, "add counter inet hostd %s_%s\n", t->stem, counter_names[i]);
         fprintf(f, "add counter netdev hostd %s_spoof\n", t->stem);
-        fprintf(f, "add chain inet hostd %s\nadd chain inet hostd %s\n", t->rules, t->rate);
+        for (size_t i = 0; i < ELEMENTS(kept); i++)
+                fprintf(f, "add chain inet hostd %s\n", kept[i]);
+        ruleset_border_slot(f, t->slot);
 }
 
 static void slot_deny(FILE *f, const SlotText *t) {
@@ -150,14 +158,24 @@ static void slot_deny(FILE *f, const SlotText *t) {
         RULE(f, t->deny, "reject with icmpx admin-prohibited");
 }
 
+// Established, of a connection from outside whose exposure has not ended.
+static void exposed_accept(FILE *f, const char *chain, const SlotText *t) {
+        RULE(f, chain, "ct state established ct mark @%s_exposed accept", t->stem);
+        RULE(f, chain, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_exposed accept", t->stem);
+}
+
 static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t) {
         Pools pools = pools_format(settings);
 
         chain_new(f, t->out);
         RULE(f, t->out, "counter name %s_tx", t->stem);
+        RULE(f, t->out, "jump %s", t->cut);
         RULE(f, t->out, "jump %s", t->rate);
         RULE(f, t->out, "ct state established ct mark @%s_live accept", t->stem);
         RULE(f, t->out, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_live accept", t->stem);
+        exposed_accept(f, t->out, t);
+        // Of a connection from outside only what is exposed passes; the rules know the host's address as its destination.
+        RULE(f, t->out, "ct direction reply goto %s", t->deny);
         RULE(f, t->out, "ct state != { new, established } goto %s", t->deny);
         RULE(f, t->out, "ct state established ct mark and 0xffff0000 != 0x%04x0000 goto %s", t->slot, t->deny);
         // A connection that the kernel does not know is not picked up in its middle: it was never judged.
@@ -166,8 +184,6 @@ static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t
         RULE(f, t->out, "fib daddr type { local, broadcast, multicast, anycast } goto %s", t->deny);
         RULE(f, t->out, "ip daddr %s goto %s", pools.four, t->deny);
         RULE(f, t->out, "ip6 daddr %s goto %s", pools.six, t->deny);
-        // The host's conntrack table is shared: one scanning instance must not fill it for the others.
-        RULE(f, t->out, "ct state new ct mark 0 limit rate over 1000/second burst 2000 packets goto %s", t->deny);
         RULE(f, t->out, "jump %s", t->rules);
         RULE(f, t->out, "goto %s", t->deny);
 }
@@ -175,23 +191,32 @@ static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t
 static void slot_in(FILE *f, const SlotText *t) {
         chain_new(f, t->in);
         RULE(f, t->in, "counter name %s_rx", t->stem);
+        RULE(f, t->in, "jump %s", t->cut);
+        // Only of what the instance began: a stranger who sends packets must not use up its traffic.
+        RULE(f, t->in, "ct state established jump %s", t->back);
         RULE(f, t->in, "ct state established ct mark @%s_live accept", t->stem);
         RULE(f, t->in, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_live accept", t->stem);
+        exposed_accept(f, t->in, t);
+        for (int four = 4; four <= 6; four += 2)
+                RULE(f, t->in, "ct state new ct status dnat meta nfproto ipv%d meta l4proto { tcp, udp } ct mark set meta l4proto . ct original proto-dst . "
+                               "%s saddr map @%s_expose%d ct mark @%s_exposed goto %s_enter",
+                     four, four == 4 ? "ip" : "ip6", t->stem, four, t->stem, t->stem);
         RULE(f, t->in, "ct state established ct direction reply ct mark and 0xffff0000 == 0x%04x0000 jump %s", t->slot, t->rules);
         // Admitted once, not any more: tell the other end as well.
-        RULE(f, t->in, "ct state established ct direction reply ct mark and 0xffff0000 == 0x%04x0000 meta l4proto tcp reject with tcp reset",
-             t->slot);
+        RULE(f, t->in, "ct state established ct mark and 0xffff0000 == 0x%04x0000 meta l4proto tcp reject with tcp reset", t->slot);
         RULE(f, t->in, "counter drop");
 }
 
 static void slot_host(FILE *f, const SlotText *t) {
         chain_new(f, t->host);
         RULE(f, t->host, "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept");
+        RULE(f, t->host, "jump %s", t->cut);
         RULE(f, t->host, "icmp type echo-request limit rate 5/second accept");
         RULE(f, t->host, "icmpv6 type echo-request limit rate 5/second accept");
         // Answers to what the host itself began (previews, health checks).
         RULE(f, t->host, "ct state established ct direction reply accept");
         RULE(f, t->host, "ct state related ct direction reply meta l4proto { icmp, ipv6-icmp } accept");
+        RULE(f, t->host, "jump %s_border", t->stem);
         RULE(f, t->host, "fib daddr type { broadcast, multicast } drop");
         RULE(f, t->host, "goto %s", t->deny);
 }
@@ -241,8 +266,13 @@ void ruleset_gate(FILE *f, const NetworkSettings *settings, uint16_t slot) {
 
 void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot) {
         SlotText t = slot_text(settings, slot);
-        const char *const chains[] = {t.out, t.in, t.host, t.rules, t.rate, t.deny};
-        static const char *const counters[] = {"tx", "rx", "denied"};
+        char nat[16], border[16], local[16], answer[16], enter[16];
+        (void) snprintf(nat, sizeof(nat), "%s_nat", t.stem);
+        (void) snprintf(border, sizeof(border), "%s_border", t.stem);
+        (void) snprintf(local, sizeof(local), "%s_local", t.stem);
+        (void) snprintf(answer, sizeof(answer), "%s_answer", t.stem);
+        (void) snprintf(enter, sizeof(enter), "%s_enter", t.stem);
+        const char *const chains[] = {nat, t.out, t.in, t.host, t.rules, t.rate, t.back, t.pass, t.spent, t.cut, border, local, answer, enter, t.deny};
 
         // nft of Debian 12 has no "destroy": what may be absent is added first.
         slot_objects(f, &t);
@@ -251,8 +281,10 @@ void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot
         for (size_t i = 0; i < ELEMENTS(chains); i++)
                 fprintf(f, "delete chain inet hostd %s\n", chains[i]);
         fprintf(f, "delete set inet hostd %s_live\n", t.stem);
-        for (size_t i = 0; i < ELEMENTS(counters); i++)
-                fprintf(f, "delete counter inet hostd %s_%s\n", t.stem, counters[i]);
+        ruleset_border_remove(f, slot);
+        ruleset_limits_remove(f, slot);
+        for (size_t i = 0; i < ELEMENTS(counter_names); i++)
+                fprintf(f, "delete counter inet hostd %s_%s\n", t.stem, counter_names[i]);
         fprintf(f, "add chain netdev hostd %s\ndelete chain netdev hostd %s\n", t.stem, t.stem);
         fprintf(f, "delete counter netdev hostd %s_spoof\n", t.stem);
 }
@@ -266,6 +298,8 @@ size_t ruleset_lines(const CompiledRule *rule, RuleLine *ret) {
         RuleLine line = {.rule = rule, .protocol = protocols[rule->protocol]};
         size_t n = 0;
 
+        if (rule->kind != RULE_ADDRESS) // by name: not a matter of the packet
+                return 0;
         if (rule->spare_smtp && rule->n_ports == 0) {
                 ret[n++] = (RuleLine) {.rule = rule, .protocol = IPPROTO_TCP, .port_not_smtp = true};
                 if (rule->protocol == POLICY_TCP)
@@ -287,14 +321,22 @@ static const char *protocol_name(uint8_t protocol) {
         return protocol == IPPROTO_TCP ? "tcp" : protocol == IPPROTO_UDP ? "udp" : protocol == IPPROTO_ICMP ? "icmp" : "ipv6-icmp";
 }
 
+// Where lines are written to, and where what they deny goes: NULL is back to where the chain was called.
+typedef struct Writer {
+        FILE *f;
+        uint16_t slot;
+        const char *chain, *denied;
+} Writer;
+
 // `key`: the address, and the port if it is in the key, are looked up behind this and not compared here.
-static void policy_match(FILE *f, uint16_t slot, const RuleLine *line, const Group *key) {
+static void policy_match(const Writer *w, const RuleLine *line, const Group *key) {
         const CompiledRule *rule = line->rule;
         bool four = rule->to.family == AF_INET;
         const char *ip = four ? "ip" : "ip6";
         char cidr[CIDR_TEXT_MAX];
+        FILE *f = w->f;
 
-        fprintf(f, "add rule inet hostd i%04x_rules meta nfproto ipv%d", slot, four ? 4 : 6);
+        fprintf(f, "add rule inet hostd i%04x_%s meta nfproto ipv%d", w->slot, w->chain, four ? 4 : 6);
         if (rule->to.prefix > 0 && !key)
                 fprintf(f, " ct original %s daddr %s", ip, cidr_format(&rule->to, cidr, sizeof(cidr)));
         if (rule->spare_denied)
@@ -310,11 +352,18 @@ static void policy_match(FILE *f, uint16_t slot, const RuleLine *line, const Gro
                 fprintf(f, " ct original proto-dst != %d", SMTP_PORT);
 }
 
-static void policy_verdict(FILE *f, uint16_t slot, const CompiledRule *rule) {
-        if (rule->action == POLICY_ALLOW)
-                fprintf(f, " ct mark set 0x%04x%04x accept\n", slot, rule->id);
+static void policy_denied(const Writer *w) {
+        if (w->denied)
+                fprintf(w->f, " goto i%04x_%s\n", w->slot, w->denied);
         else
-                fprintf(f, " goto i%04x_deny\n", slot);
+                fputs(" return\n", w->f);
+}
+
+static void policy_verdict(const Writer *w, const CompiledRule *rule) {
+        if (rule->action == POLICY_ALLOW)
+                fprintf(w->f, " ct mark set 0x%04x%04x goto i%04x_pass\n", w->slot, rule->id, w->slot);
+        else
+                policy_denied(w);
 }
 
 static void policy_key(FILE *f, const Group *group) {
@@ -332,10 +381,11 @@ static void policy_key(FILE *f, const Group *group) {
                 fputs(" . ct original proto-dst", f);
 }
 
-static void policy_map(FILE *f, uint16_t slot, const Group *group) {
+static void policy_map(const Writer *w, const Group *group) {
         bool allow = group->lines[0].rule->action == POLICY_ALLOW;
+        FILE *f = w->f;
 
-        policy_match(f, slot, &group->lines[0], group);
+        policy_match(w, &group->lines[0], group);
         fputs(allow ? " ct mark set " : " ", f);
         policy_key(f, group);
         fputs(allow ? " map { " : " { ", f);
@@ -346,37 +396,85 @@ static void policy_map(FILE *f, uint16_t slot, const Group *group) {
                 if (group->port_in_key)
                         fprintf(f, " . %u", line->ports.first);
                 if (allow)
-                        fprintf(f, " : 0x%04x%04x", slot, line->rule->id);
+                        fprintf(f, " : 0x%04x%04x", w->slot, line->rule->id);
         }
+        fputs(" }", f);
         if (allow)
-                fputs(" } accept\n", f);
+                fprintf(f, " goto i%04x_pass\n", w->slot);
         else
-                fprintf(f, " } goto i%04x_deny\n", slot);
+                policy_denied(w);
 }
 
-static void policy_group(FILE *f, uint16_t slot, const Group *group) {
+static void policy_group(const Writer *w, const Group *group) {
         if (group->mapped) {
-                policy_map(f, slot, group);
+                policy_map(w, group);
                 return;
         }
         for (size_t i = 0; i < group->n; i++) {
-                policy_match(f, slot, &group->lines[i], NULL);
-                policy_verdict(f, slot, group->lines[i].rule);
+                policy_match(w, &group->lines[i], NULL);
+                policy_verdict(w, group->lines[i].rule);
         }
 }
 
-int ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t next_id) {
+static int policy_groups(const Writer *w, const Compiled *compiled) {
         _cleanup_(groups_done) Groups groups = {0};
-        const char *separator = "";
         int r = groups_new(compiled, &groups);
+
+        for (size_t i = 0; i < groups.n && r >= 0; i++)
+                policy_group(w, &groups.groups[i]);
+        return r;
+}
+
+static void policy_redirects(const Writer *w, const Redirect *list, size_t n) {
+        for (size_t i = 0; i < n; i++)
+                fprintf(w->f, "add rule inet hostd i%04x_nat meta l4proto %s ct original proto-dst %u redirect to :%u\n", w->slot,
+                        protocol_name(list[i].protocol), list[i].from, list[i].to);
+}
+
+// The chain of the nat hook: a new connection is sent to the border unless a rule by address in front of those by name decides.
+static int policy_nat(FILE *f, const PolicyText *text) {
+        const Writer w = {f, text->slot, "nat", NULL};
+        Redirect list[REDIRECTS_MAX];
+        Compiled front = {0};
+        size_t n = redirects_dns(text, list);
+        int r = redirects_in_front(text, &front);
 
         if (r < 0)
                 return r;
-        fprintf(f, "flush chain inet hostd i%04x_rules\nflush set inet hostd i%04x_live\n", slot, slot);
-        for (size_t i = 0; i < groups.n; i++)
-                policy_group(f, slot, &groups.groups[i]);
+        policy_redirects(&w, list, n);
+        n = redirects_names(text, list);
+        if (n > 0)
+                r = policy_groups(&w, &front);
+        policy_redirects(&w, list, n);
+        free(front.rules);
+        return r;
+}
+
+// Addresses that the resolver found. An element of a rule that is gone must not admit what it once did: its mark is not live.
+static void policy_names(FILE *f, uint16_t slot) {
+        for (unsigned i = 0; i < 4; i++)
+                fprintf(f, "add rule inet hostd i%04x_rules meta nfproto ipv%d meta l4proto %s ct mark set ct original %s daddr . meta l4proto . "
+                           "ct original proto-dst map @i%04x_names%d ct mark @i%04x_live goto i%04x_pass\n",
+                        slot, i < 2 ? 4 : 6, i % 2 ? "udp" : "tcp", i < 2 ? "ip" : "ip6", slot, i < 2 ? 4 : 6, slot, slot);
+}
+
+int ruleset_policy(FILE *f, const PolicyText *text) {
+        const Writer w = {f, text->slot, "rules", "deny"};
+        const Compiled *compiled = text->compiled;
+        const char *separator = "";
+        uint16_t slot = text->slot;
+        int r;
+
+        fprintf(f, "flush chain inet hostd i%04x_rules\nflush chain inet hostd i%04x_nat\nflush set inet hostd i%04x_live\n", slot, slot, slot);
+        if (redirects_has_names_map(text))
+                policy_names(f, slot);
+        r = policy_groups(&w, compiled);
+        if (r >= 0)
+                r = policy_nat(f, text);
+        if (r < 0)
+                return r;
         // Matches nothing that matters and decides nothing: it is where the kernel keeps the next id for the next hostd.
-        fprintf(f, "add rule inet hostd i%04x_rules ct mark 0 comment \"%04x\"\n", slot, next_id);
+        fprintf(f, "add rule inet hostd i%04x_rules ct mark 0 comment \"%04x\"\n", slot, text->next_id);
         for (size_t i = 0; i < compiled->n; i++)
                 if (compiled->rules[i].action == POLICY_ALLOW) {
                         if (!*separator)
@@ -387,16 +485,6 @@ int ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t ne
         if (*separator)
                 fprintf(f, " }\n");
         return 0;
-}
-
-// Policing, not shaping. Redirecting a veth's ingress to an IFB would shape, but the packet that comes back from the IFB skips the
-// netdev ingress hook: the gate against spoofing would be gone. The kernel's bucket for a byte rate holds one second of the rate
-// plus `burst`, so after a pause up to that much goes out at once. The burst must hold one GSO packet of 64 KiB.
-void ruleset_upload(FILE *f, uint16_t slot, uint64_t bytes_per_second) {
-        fprintf(f, "flush chain inet hostd i%04x_rate\n", slot);
-        if (bytes_per_second != UINT64_MAX)
-                fprintf(f, "add rule inet hostd i%04x_rate limit rate over %llu bytes/second burst 131072 bytes drop\n", slot,
-                        (unsigned long long) MAX2(bytes_per_second, 1));
 }
 
 void ruleset_remove(FILE *f) {

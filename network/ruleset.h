@@ -13,6 +13,9 @@
 #define GATEWAY4 "169.254.0.1"
 #define GATEWAY6 "fe80::1"
 
+typedef struct Pools { char four[CIDR_TEXT_MAX], six[CIDR_TEXT_MAX]; } Pools;
+Pools pools_format(const NetworkSettings *settings);
+
 // Tables, sets, maps and base chains; all can be there already and keep what they hold.
 void ruleset_base(FILE *f, const NetworkSettings *settings);
 // Chains, sets and counters of one slot, without the map elements that lead to them; its policy, live set and rate are left as they are. `device`: also the
@@ -31,11 +34,48 @@ typedef struct RuleLine {
         bool port_not_smtp;
 } RuleLine;
 #define RULE_LINES_MAX (COMPILED_PORTS_MAX + 1)
+// None for a rule by name: the proxy and maps of addresses enforce it. Its mark is in the live set all the same.
 size_t ruleset_lines(const CompiledRule *rule, RuleLine *ret);
 
 // What transact_policy() does, as text, for tests and readers: replaces the rules and the live set. Ids must have been assigned; `next_id` is kept for the next hostd.
-int ruleset_policy(FILE *f, uint16_t slot, const Compiled *compiled, uint32_t next_id);
-void ruleset_upload(FILE *f, uint16_t slot, uint64_t bytes_per_second);
+typedef struct PolicyText {
+        uint16_t slot;
+        const Compiled *compiled;
+        uint32_t next_id;
+        NetworkBorder border;
+} PolicyText;
+int ruleset_policy(FILE *f, const PolicyText *text);
+
+// border.c: what leads to the border's programs. Ports as in border/border.h of hostd; the last is addressed directly.
+enum { REDIRECT_DNS = 8453, REDIRECT_TLS = 8443, REDIRECT_HTTP = 8480, CONNECT_PORT = 3128 };
+#define REDIRECTS_MAX 4
+typedef struct Redirect { uint8_t protocol; uint16_t from, to; } Redirect;
+// In the order of the chain: what does not depend on the policy, then, behind the rules that decide by address, what does.
+size_t redirects_dns(const PolicyText *text, Redirect ret[REDIRECTS_MAX]);
+size_t redirects_names(const PolicyText *text, Redirect ret[REDIRECTS_MAX]);
+// The rules by address in front of the first by name that have to do with a redirected port, as denials. The rules' content is borrowed.
+int redirects_in_front(const PolicyText *text, Compiled *ret);
+bool redirects_has_names_map(const PolicyText *text); // some rule by name has a port that is not proxied
+#define EXPOSED_IDS 0xff00 // marks of exposures: above all ids of rules
+void ruleset_border_base(FILE *f);
+void ruleset_border_slot(FILE *f, uint16_t slot); // objects that are kept
+void ruleset_border_remove(FILE *f, uint16_t slot); // the chains must be empty
+void ruleset_border(FILE *f, uint16_t slot, const NetworkBorder *border);
+void ruleset_helpers(FILE *f, const NetworkSettings *settings, const NetworkHelpers *helpers);
+#define NAMES_MAX 4096 // addresses and ports in each map of names
+
+// limits.c: the chains of a slot's limits and the sets and the quota that they use. What the kernel has counted stays unless it is to
+// be made `anew`.
+typedef struct LimitsText {
+        NetworkLimits limits;
+        uint64_t traffic_used; // if there is no quota yet, or it is made anew
+        bool police_download;  // there is no tbf: packets above the rate are dropped
+        bool connections_anew, destinations_anew, traffic_anew;
+} LimitsText;
+void ruleset_limits(FILE *f, uint16_t slot, const LimitsText *text);
+void ruleset_limits_remove(FILE *f, uint16_t slot); // the chains must be empty
+// Closes the slot to all traffic, both ways, established or not; or takes that back.
+void ruleset_cut(FILE *f, uint16_t slot, bool cut);
 // Removes both tables, present or not.
 void ruleset_remove(FILE *f);
 

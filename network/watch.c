@@ -19,6 +19,7 @@ struct Watch {
         uint32_t pid;
         bool touched; // by the transaction whose end was not read yet
         bool lost, overflow;
+        bool spent;
 };
 
 int watch_new(Watch **ret) {
@@ -72,6 +73,10 @@ static int watch_message(const struct nlmsghdr *message, void *userdata) {
                 watch_generation(watch, message);
                 return MNL_CB_OK;
         }
+        if (message->nlmsg_pid == 0) { // nobody's change: the kernel tells that a quota is used up
+                watch->spent = watch->spent || NFNL_MSG_TYPE(message->nlmsg_type) == NFT_MSG_NEWOBJ;
+                return MNL_CB_OK;
+        }
         mnl_attr_for_each(attr, message, sizeof(struct nfgenmsg))
                 if (mnl_attr_get_type(attr) == NFTA_TABLE_NAME && mnl_attr_validate(attr, MNL_TYPE_NUL_STRING) >= 0 &&
                     strcmp(mnl_attr_get_str(attr), "hostd") == 0)
@@ -106,6 +111,13 @@ int watch_dispatch(Watch *watch, bool *ret_lost) {
         *ret_lost = watch->lost || watch->overflow;
         watch->lost = watch->overflow = false;
         return 0;
+}
+
+bool watch_is_spent(Watch *watch) {
+        bool spent = watch->spent;
+
+        watch->spent = false;
+        return spent;
 }
 
 bool watch_settle(Watch *watch) {

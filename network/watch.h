@@ -16,3 +16,4 @@ int watch_dispatch(Watch *watch, bool *ret_lost);
 // To be called when everything was just restored: reads the notices of that. True if somebody else changed it meanwhile. That some
 // did not fit is forgiven here: the restore of a very large ruleset would be followed by the next one, for ever.
 bool watch_settle(Watch *watch);
+bool watch_is_spent(Watch *watch); // a quota of ours was used up since the last call

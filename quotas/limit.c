@@ -45,6 +45,16 @@ static const LimitRow limit_table[_LIMIT_MAX] = {
                               1048576, NULL, NULL, NULL, NULL, true},
         [LIMIT_UPLOAD] = {"upload", "upload", "bytes per second sent by the instance, also 100Mbit", LIMIT_UNIT_RATE,
                           LIMIT_WHERE_NETWORK, 1 * KIB, TIB, NULL, NULL, NULL, NULL, false},
+        [LIMIT_DOWNLOAD] = {"download", "download", "bytes per second sent to the instance, also 100Mbit", LIMIT_UNIT_RATE,
+                            LIMIT_WHERE_NETWORK, 1 * KIB, TIB, NULL, NULL, NULL, NULL, false},
+        [LIMIT_CONNECTIONS] = {"connections", "connections", "network connections at once", LIMIT_UNIT_COUNT, LIMIT_WHERE_NETWORK,
+                               1, 65536, NULL, NULL, NULL, NULL, false},
+        [LIMIT_CONNECTION_RATE] = {"connection_rate", "connection rate", "new network connections per second; twice as many at once",
+                                   LIMIT_UNIT_COUNT, LIMIT_WHERE_NETWORK, 1, 10000, NULL, NULL, NULL, NULL, false},
+        [LIMIT_DESTINATIONS] = {"destinations", "destinations", "distinct destinations (address and port) per minute", LIMIT_UNIT_COUNT,
+                                LIMIT_WHERE_NETWORK, 1, 65536, NULL, NULL, NULL, NULL, false},
+        [LIMIT_TRAFFIC] = {"traffic", "traffic", "bytes per day (UTC) through the network, both ways together", LIMIT_UNIT_BYTES,
+                           LIMIT_WHERE_NETWORK, MIB, 8192 * TIB, NULL, NULL, NULL, NULL, false},
 };
 
 const LimitRow *limit_row(LimitId id) {

@@ -27,6 +27,11 @@ typedef enum LimitId {
         LIMIT_INODES,
         LIMIT_OPEN_FILES, // RLIMIT_NOFILE of init, hence of all below
         LIMIT_UPLOAD,     // bytes per second from the instance; also written "100Mbit"
+        LIMIT_DOWNLOAD,
+        LIMIT_CONNECTIONS,     // through the network, at once
+        LIMIT_CONNECTION_RATE, // new ones per second
+        LIMIT_DESTINATIONS,    // distinct ones per minute
+        LIMIT_TRAFFIC,         // bytes per day (UTC), both ways
         _LIMIT_MAX,
         _LIMIT_INVALID = -EINVAL,
 } LimitId;

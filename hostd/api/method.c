@@ -8,7 +8,9 @@ static const char *const choices_preset[] = {"small", "medium", "large", NULL};
 // What a record of the audit log may say of a call (request.c, guest_link.c): a test holds it against the table of errors.
 static const char *const choices_result[] = {"ok", "started", "ended", "Internal", "Invalid", "NotFound", "Exists", "Denied", "Quota",
                                              "Busy", "Conflict", "Unavailable", "Degraded", "Timeout", "Cancelled", NULL};
+static const char *const choices_flow[] = {"dns", "tls", "http", "connect", "kernel", NULL};
 static const char *const choices_protocol[] = {"tcp", "udp", "icmp", NULL};
+static const char *const choices_exposed[] = {"tcp", "udp", NULL};
 
 #define NAME_PARAM {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "the instance"}
 #define NAMES_PARAM \
@@ -90,6 +92,21 @@ static const Param params_log[] = {
 static const Param params_diff[] = {
         NAME_PARAM,
         {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table (one line each) or json", .choices = choices_object},
+        END,
+};
+static const Param params_flows[] = {
+        NAME_PARAM,
+        {"denied", 'D', PARAM_BOOL, 0, .doc = "only what was denied"},
+        {"since", 0, PARAM_SPAN, 0, .min = 1, .max = INT64_MAX, .meta = "SPAN", .doc = "only this far back"},
+        {"kind", 'k', PARAM_STRING, 0, VALID_NAME, .meta = "KIND", .doc = "who says so: dns, tls, http, connect (resolver and proxy) or kernel", .choices = choices_flow},
+        {"limit", 'n', PARAM_INT, 0, .min = 1, .max = 1000000, .meta = "N", .doc = "only the newest (default 1000)"},
+        FORMAT_PARAMS,
+        END,
+};
+static const Param params_why[] = {
+        NAME_PARAM,
+        {"since", 0, PARAM_SPAN, 0, .min = 1, .max = INT64_MAX, .meta = "SPAN", .doc = "only this far back (default 1d)"},
+        FORMAT_PARAMS,
         END,
 };
 static const Param params_exec[] = {
@@ -178,16 +195,35 @@ static const Param params_policy_show[] = {
 static const Param params_policy_set[] = {
         {"policy", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "POLICY", .doc = "name of a policy"},
         {"rules", 0, PARAM_STRINGS, PARAM_POSITIONAL | PARAM_REST, VALID_LABEL_VALUE, .meta = "RULE",
-         .doc = "rules in order: \"allow|deny CIDR [tcp|udp|icmp [PORTS]]\""},
+         .doc = "rules in order: \"allow|deny CIDR|HOST|*.SUFFIX|*|@CATEGORY [tcp|udp|icmp [PORTS]]\""},
         {"description", 'd', PARAM_STRING, 0, VALID_TEXT, .meta = "TEXT", .doc = "what the policy is for"},
         END,
 };
-static const Param params_policy_check[] = {
-        NAME_PARAM,
-        {"address", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_CIDR, .meta = "ADDRESS", .doc = "destination"},
-        {"port", 'p', PARAM_INT, 0, .min = 1, .max = 65535, .meta = "PORT", .doc = "destination port"},
+static const Param params_policy_explain[] = {
+        {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "an instance, or a policy by itself"},
+        {"host", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_LABEL_VALUE, .meta = "HOST[:PORT]",
+         .doc = "a name or an address ([ADDRESS]:PORT of IPv6); port 443 if there is none"},
         {"protocol", 0, PARAM_STRING, 0, VALID_NAME, .meta = "PROTOCOL", .doc = "tcp (default), udp or icmp", .choices = choices_protocol},
+        {"method", 0, PARAM_STRING, 0, VALID_METHOD, .meta = "METHOD", .doc = "an HTTP request's method"},
+        {"path", 0, PARAM_STRING, 0, VALID_TEXT, .meta = "PATH", .doc = "an HTTP request's path"},
         FORMAT_PARAM,
+        END,
+};
+#define EXPOSED_PARAMS \
+        NAME_PARAM, \
+        {"port", 0, PARAM_INT, PARAM_REQUIRED | PARAM_POSITIONAL, .min = 1, .max = 65535, .meta = "PORT", .doc = "port of the instance"}, \
+        {"protocol", 0, PARAM_STRING, 0, VALID_NAME, .meta = "PROTOCOL", .doc = "tcp (default) or udp", .choices = choices_exposed}
+static const Param params_expose[] = {
+        EXPOSED_PARAMS,
+        {"as", 0, PARAM_INT, 0, .min = 1, .max = 65535, .meta = "PORT", .doc = "port of the host (default: the same)"},
+        {"for", 0, PARAM_SPAN, 0, .min = 1000000, .max = 366LL * 24 * 3600 * 1000000, .meta = "SPAN", .doc = "how long (default: until unexpose)"},
+        {"from", 0, PARAM_STRING, 0, VALID_CIDR, .meta = "CIDR", .doc = "only for this network (default: everywhere)"},
+        END,
+};
+static const Param params_unexpose[] = {EXPOSED_PARAMS, END};
+static const Param params_exposed[] = {
+        {"name", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "only of this instance"},
+        FORMAT_PARAMS,
         END,
 };
 static const Param params_carve[] = {
@@ -225,6 +261,40 @@ static const Param params_warning_clear[] = {
         END,
 };
 
+#define SECRET_PARAM {"secret", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "SECRET", .doc = "name of a secret"}
+static const Param params_secret[] = {SECRET_PARAM, END};
+static const Param params_secret_value[] = {
+        {"secret", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "SECRET", .doc = "name of the secret"},
+        {"exact", 0, PARAM_BOOL, PARAM_LOCAL, .doc = "keep a line break at the end of the value"},
+        END,
+};
+static const Param params_secret_grant[] = {
+        SECRET_PARAM,
+        NAME_PARAM,
+        {"host", 0, PARAM_STRING, PARAM_REQUIRED, VALID_HOST, .meta = "HOST", .doc = "exact name of the host that may get the value"},
+        {"port", 'p', PARAM_INT, 0, .min = 1, .max = 65535, .meta = "PORT", .doc = "its TCP port (default 443)"},
+        {"header", 0, PARAM_STRING, 0, VALID_HEADER, .meta = "HEADER", .doc = "the value's place: this header, alone or after one word"},
+        {"basic", 0, PARAM_BOOL, 0, .doc = "the value's place: the password of Authorization: Basic"},
+        {"query", 0, PARAM_STRING, 0, VALID_QUERY, .meta = "PARAMETER", .doc = "the value's place: this parameter of the query"},
+        {"inject", 0, PARAM_BOOL, 0, .doc = "write the whole header, without a placeholder"},
+        {"word", 0, PARAM_STRING, 0, VALID_HEADER, .meta = "WORD", .doc = "with inject: what stands before the value, such as Bearer"},
+        {"login", 0, PARAM_STRING, 0, VALID_LOGIN, .meta = "USER", .doc = "with inject and basic: the user"},
+        {"methods", 0, PARAM_STRINGS, 0, VALID_METHOD, .meta = "METHOD", .doc = "only requests of this method; may be repeated"},
+        {"paths", 0, PARAM_STRINGS, 0, VALID_URL_PATH, .meta = "PATH", .doc = "only requests at or below this path; may be repeated"},
+        {"for", 0, PARAM_SPAN, 0, .min = 1, .max = 315360000000000, .meta = "SPAN", .doc = "the grant ends by itself after this time"},
+        FORMAT_PARAM,
+        END,
+};
+static const Param params_secret_grants[] = {
+        {"name", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "only of this instance"},
+        FORMAT_PARAMS,
+        END,
+};
+static const Param params_grant_id[] = {
+        {"id", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_ID, .meta = "ID", .doc = "the grant"},
+        END,
+};
+
 static const Column columns_instance[] = {
         {"name", "NAME"}, {"state", "STATE"}, {"ipv4", "IPV4"}, {"ipv6", "IPV6"},
         {"cpu", "CPU"}, {"memory", "MEMORY", .type = PARAM_SIZE}, {"memory_used", "USED", .type = PARAM_SIZE},
@@ -248,6 +318,10 @@ static const Column columns_template[] = {
 static const Column columns_policy[] = {
         {"policy", "POLICY"}, {"rules", "RULES", .type = PARAM_INT}, {"used_by", "USED-BY"}, {"description", "DESCRIPTION"}, {NULL},
 };
+static const Column columns_exposed[] = {
+        {"name", "NAME"}, {"protocol", "PROTOCOL"}, {"port", "PORT", .type = PARAM_INT}, {"as", "AS", .type = PARAM_INT}, {"from", "FROM"},
+        {"left", "LEFT", .type = PARAM_SPAN}, {NULL},
+};
 static const Column columns_carve[] = {
         {"name", "NAME"}, {"cpu", "CPU"}, {"memory", "MEMORY", .type = PARAM_SIZE}, {"disk", "DISK", .type = PARAM_SIZE}, {"pids", "PIDS", .type = PARAM_INT},
         {"template", "TEMPLATE"}, {NULL},
@@ -258,10 +332,30 @@ static const Column columns_audit[] = {
         {"time", "TIME"}, {"user", "USER"}, {"method", "METHOD"}, {"target", "TARGET"}, {"result", "RESULT"}, {"seq", "SEQ", true, PARAM_INT},
         {"uid", "UID", true, PARAM_INT}, {"pid", "PID", true, PARAM_INT}, {"detail", "DETAIL", true}, {NULL},
 };
+static const Column columns_flow[] = {
+        {"time", "TIME"}, {"verdict", "VERDICT"}, {"kind", "KIND"}, {"to", "TO"}, {"protocol", "PROTOCOL"}, {"sent", "SENT", .type = PARAM_SIZE},
+        {"received", "RECEIVED", .type = PARAM_SIZE}, {"duration", "DURATION", .type = PARAM_SPAN}, {"by", "BY"}, {"reason", "REASON"},
+        {"name", "NAME", true}, {"address", "ADDRESS", true}, {"port", "PORT", true, PARAM_INT}, {"policy", "POLICY", true}, {"rule", "RULE", true, PARAM_INT},
+        {"start", "START", true}, {"open", "OPEN", true}, {"inbound", "INBOUND", true}, {"secret", "SECRET", true}, {"alert", "ALERT", true},
+        {"count", "COUNT", true, PARAM_INT}, {NULL},
+};
+static const Column columns_why[] = {
+        {"last", "LAST"}, {"count", "COUNT", .type = PARAM_INT}, {"kind", "KIND"}, {"to", "TO"}, {"protocol", "PROTOCOL"}, {"reason", "REASON"},
+        {"allow", "ALLOWED BY"}, {"first", "FIRST", true}, {"name", "NAME", true}, {"address", "ADDRESS", true}, {"port", "PORT", true, PARAM_INT},
+        {"policy", "POLICY", true}, {"rule", "RULE", true, PARAM_INT}, {NULL},
+};
 static const Column columns_warning[] = {
         {"kind", "KIND"}, {"entity", "OF"}, {"count", "COUNT", .type = PARAM_INT}, {"first_seen", "FIRST"}, {"last_seen", "LAST"}, {"text", "TEXT"}, {NULL},
 };
 static const Column columns_commit[] = {{"rev", "REVISION"}, {"date", "DATE"}, {"author", "AUTHOR"}, {"subject", "CHANGE"}, {NULL}};
+static const Column columns_secret[] = {
+        {"secret", "SECRET"}, {"version", "VERSION", .type = PARAM_INT}, {"created", "CREATED"}, {"rotated", "ROTATED"}, {"grants", "GRANTS", .type = PARAM_INT}, {NULL},
+};
+static const Column columns_grant[] = {
+        {"id", "ID"}, {"secret", "SECRET"}, {"name", "INSTANCE"}, {"host", "HOST"}, {"port", "PORT", .type = PARAM_INT}, {"place", "PLACE"}, {"field", "FIELD"},
+        {"until", "UNTIL"}, {"state", "STATE"}, {"placeholder", "PLACEHOLDER"}, {"inject", "INJECT", true, PARAM_BOOL}, {"word", "WORD", true}, {"login", "LOGIN", true},
+        {"methods", "METHODS", true}, {"paths", "PATHS", true}, {"created", "CREATED", true}, {NULL},
+};
 static const Column columns_change[] = {{"text", "CHANGE"}, {NULL}};
 
 #define I "io.hostd.Instance."
@@ -294,6 +388,10 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "Reply: {lines}."},
         [METHOD_INSTANCE_DIFF] = {I "Diff", "diff", OPERATE, MUTATES | SPECIAL, 1, params_diff, .doc = "List what an instance changed against its template",
                 .manual = "One line for each change of the root, by path: A added, M written or changed in mode or owner, D deleted, O a directory that replaces the template's with all that was below, ? something that could not be read. A file counts as written even if its content is what it was. What is in the data volume (/home, /var/lib/containers) is not compared. Works while the instance runs; then the list is as stale as its tree is busy. The descriptor is a pipe for the list."},
+        [METHOD_INSTANCE_FLOWS] = {I "Flows", "flows", VIEW, SPECIAL, 1, params_flows, "flows", columns_flow, "Show what an instance reached for",
+                .manual = "Lookups, connections and denials, the newest last: what resolver and proxy say of names, and the kernel of addresses. BY is the rule of which policy; without one the default denied it. A connection that the kernel forwards is told when the kernel forgets it, some time after its end, and while it lives when it is one minute old, two, four and so on. VERDICT error with KIND lost says that records are missing here. The log of an instance outlives it: hostd(8). The descriptor is a pipe for lines of JSON, the newest first, and a last one {end, torn}."},
+        [METHOD_INSTANCE_WHY] = {I "Why", "why", VIEW, SPECIAL, 1, params_why, "denials", columns_why, "Say what an instance was denied, and which rule would allow it",
+                .manual = "The newest 20000 denials in groups, the newest first. ALLOWED BY is a rule that would let it pass; there is none where no rule decided, as for a limit. The descriptor is as that of flows."},
         [METHOD_COMMAND_EXEC] = {"io.hostd.Command.Exec", "exec", OPERATE, MUTATES | MORE | SPECIAL, 3, params_exec, .doc = "Run a command in an instance",
                 .manual = "The first word after NAME ends the options. With standard input and output on a terminal, or with --tty, the command gets a pty; otherwise three pipes. Once EXTPROC is set on the caller's pty, TIOCSIG with SIGQUIT says that its input has ended. Exit status: the command's own; 128+N for signal N; 124 when its time was over; 126 or 127 when it could not be run; 125 when hostctl or hostd failed. Answers: {id}, then the record {exit, signal, oom, timed_out, cpu_usec, memory_peak, stage, message}."},
         [METHOD_COMMAND_SHELL] = {"io.hostd.Command.Shell", "shell", OPERATE, MUTATES | MORE | SPECIAL, 3, params_shell, .doc = "Open a login shell in an instance",
@@ -327,9 +425,20 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "Reply: {policy, description, used_by, rules}; rules is an array of objects, shown as a table."},
         [METHOD_POLICY_SET] = {"io.hostd.Policy.Set", "policy set", ADMIN, MUTATES, 0, params_policy_set, .doc = "Create or replace a policy, live"},
         [METHOD_POLICY_DELETE] = {"io.hostd.Policy.Delete", "policy delete", ADMIN, MUTATES, 0, params_policy, .doc = "Delete a policy that no instance uses"},
-        [METHOD_POLICY_CHECK] = {"io.hostd.Policy.Check", "policy check", VIEW, 0, 0, params_policy_check, .doc = "Say what would happen to a connection, and by which rule"},
+        [METHOD_POLICY_EXPLAIN] = {"io.hostd.Policy.Explain", "policy explain", VIEW, 0, 0, params_policy_explain, .doc = "Say what would happen to a connection, and by which rule",
+                .manual = "Reply: {of, action, text, by}; of says whose policies were asked, an instance's if there is one of that name; by is {policy, index, rule}, or the word default. A name is judged by rules with names only, and an address by rules with addresses only; a connection by name that the proxy carries meets both, in order."},
         [METHOD_NETWORK_SHOW] = {"io.hostd.Network.Show", "network show", VIEW, SPECIAL, 0, params_named_object, .doc = "Show addresses, counters and rules of an instance",
-                .manual = "Reply: {name, state, interface, ipv4, ipv6, policies, counters, rules}; rules is the text of what is in force."},
+                .manual = "Reply: {name, state, interface, ipv4, ipv6, policies, cut, counters, rules}; rules is the text of what is in force."},
+        [METHOD_NETWORK_CUT] = {"io.hostd.Network.Cut", "network cut", OPERATE, MUTATES, 0, params_names, .doc = "Stop all traffic of an instance, established connections too",
+                .manual = "It stays so until restore, also when the instance, hostd or the host is started again. Commands and files go on: they do not use the network."},
+        [METHOD_NETWORK_RESTORE] = {"io.hostd.Network.Restore", "network restore", OPERATE, MUTATES, 0, params_names, .doc = "Give an instance its network back",
+                .manual = "Connections from before the cut do not come back."},
+        [METHOD_NETWORK_EXPOSE] = {"io.hostd.Network.Expose", "expose", ADMIN, MUTATES, 0, params_expose, .doc = "Let a port of the host lead to one of an instance",
+                .manual = "On every address of the host, IPv4 and IPv6; the instance sees who comes. At its end its connections end as well, also when no hostd runs then. A port on which the host itself listens is refused."},
+        [METHOD_NETWORK_UNEXPOSE] = {"io.hostd.Network.Unexpose", "unexpose", ADMIN, MUTATES, 0, params_unexpose, .doc = "Close what leads to a port of an instance",
+                .manual = "Established connections end."},
+        [METHOD_NETWORK_EXPOSED] = {"io.hostd.Network.Exposed", "exposed", VIEW, 0, 0, params_exposed, "ports", columns_exposed, "List ports that lead to instances",
+                .manual = "left is null for a port without an end."},
         [METHOD_HOST_CARVE] = {"io.hostd.Host.Carve", "carve", ADMIN, MUTATES | SPECIAL, 0, params_carve, "plan", columns_carve, "Divide this host into equal instances",
                 .manual = "Without write only the plan is made. hostctl prints it and asks before it calls again with write; --yes does not ask."},
         [METHOD_HOST_DOCTOR] = {"io.hostd.Host.Doctor", "doctor", VIEW, SPECIAL, 0, params_list, "protections", columns_doctor, "Say which protections this host enforces",
@@ -344,6 +453,18 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_AUDIT_QUERY] = {"io.hostd.Audit.Query", "audit query", VIEW, 0, 0, params_audit_query, "records", columns_audit, "Search the audit log"},
         [METHOD_WARNING_LIST] = {"io.hostd.Warning.List", "warning list", VIEW, 0, 0, params_list, "warnings", columns_warning, "List warnings"},
         [METHOD_WARNING_CLEAR] = {"io.hostd.Warning.Clear", "warning clear", OPERATE, MUTATES, 0, params_warning_clear, .doc = "Forget a warning that was dealt with"},
+        [METHOD_SECRET_SET] = {"io.hostd.Secret.Set", "secret set", ADMIN, MUTATES | SPECIAL, 1, params_secret_value, .doc = "Keep a new secret",
+                .manual = "The value is read from standard input, on a terminal as one line that is not shown. One line break at its end is left out unless --exact. The descriptor is a pipe that holds the whole value (at most 16 KiB) and whose other end is closed."},
+        [METHOD_SECRET_ROTATE] = {"io.hostd.Secret.Rotate", "secret rotate", ADMIN, MUTATES | SPECIAL, 1, params_secret_value, .doc = "Put a new value in the place of a secret's old one",
+                .manual = "As set. Refused when a place that was granted cannot take the new value."},
+        [METHOD_SECRET_REVOKE] = {"io.hostd.Secret.Revoke", "secret revoke", ADMIN, MUTATES, 0, params_secret, .doc = "Forget a secret and end all its grants"},
+        [METHOD_SECRET_LIST] = {"io.hostd.Secret.List", "secret list", VIEW, 0, 0, params_list, "secrets", columns_secret, "List secrets, without their values"},
+        [METHOD_SECRET_GRANT] = {"io.hostd.Secret.Grant", "secret grant", ADMIN, MUTATES, 0, params_secret_grant, .doc = "Bind a secret to an instance, a host and a place in requests",
+                .manual = "Exactly one of header, basic and query. Reply: {id, placeholder}; the placeholder is what the workload writes where the value belongs."},
+        [METHOD_SECRET_UNGRANT] = {"io.hostd.Secret.Ungrant", "secret ungrant", ADMIN, MUTATES, 0, params_grant_id, .doc = "End a grant"},
+        [METHOD_SECRET_GRANTS] = {"io.hostd.Secret.Grants", "secret grants", VIEW, 0, 0, params_secret_grants, "grants", columns_grant, "List what secrets are granted to"},
+        [METHOD_SECRET_AUTHORITY] = {"io.hostd.Secret.Authority", "secret authority", OPERATE, MUTATES | SPECIAL, 0, params_name, .doc = "Show the certificate that an instance has to trust",
+                .manual = "The authority of this instance, in PEM: leaves for the hosts of its grants are of it. Reply: {text}."},
 };
 
 const Method *method_get(MethodId id) {

@@ -27,6 +27,8 @@ typedef enum MethodId {
         METHOD_INSTANCE_CONSOLE,
         METHOD_INSTANCE_LOG,
         METHOD_INSTANCE_DIFF, // fds: the pipe that the list of changes (guest/tree.h) is written to
+        METHOD_INSTANCE_FLOWS, // fds: the pipe that the lines (JSON, the newest first) are written to
+        METHOD_INSTANCE_WHY,
         METHOD_COMMAND_EXEC,   // more: {id} then the record; fds: stdin, stdout, stderr (guest ends of pipes, or one pty thrice)
         METHOD_COMMAND_SHELL,  // the same through PAM
         METHOD_COMMAND_ATTACH, // more: waits for a command again after hostd restarted
@@ -50,8 +52,13 @@ typedef enum MethodId {
         METHOD_POLICY_SHOW,
         METHOD_POLICY_SET,
         METHOD_POLICY_DELETE,
-        METHOD_POLICY_CHECK,
+        METHOD_POLICY_EXPLAIN,
         METHOD_NETWORK_SHOW,
+        METHOD_NETWORK_CUT,
+        METHOD_NETWORK_RESTORE,
+        METHOD_NETWORK_EXPOSE,
+        METHOD_NETWORK_UNEXPOSE,
+        METHOD_NETWORK_EXPOSED,
         METHOD_HOST_CARVE,
         METHOD_HOST_DOCTOR,
         METHOD_HOST_LEAKS,
@@ -62,6 +69,14 @@ typedef enum MethodId {
         METHOD_AUDIT_QUERY,
         METHOD_WARNING_LIST,
         METHOD_WARNING_CLEAR,
+        METHOD_SECRET_SET,    // fds: a pipe with the value, whose other end is closed
+        METHOD_SECRET_ROTATE, // the same
+        METHOD_SECRET_REVOKE,
+        METHOD_SECRET_LIST,
+        METHOD_SECRET_GRANT,
+        METHOD_SECRET_UNGRANT,
+        METHOD_SECRET_GRANTS,
+        METHOD_SECRET_AUTHORITY,
         _METHOD_MAX,
         _METHOD_INVALID = -EINVAL,
 } MethodId;

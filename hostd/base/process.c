@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <string.h>
@@ -58,12 +59,29 @@ static int child_bounding(uint64_t keep) {
         return 0;
 }
 
+// After the change of ids: these and no others outlive the exec.
+static int child_ambient(uint64_t ambient) {
+        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct data[2] = {0};
+
+        for (unsigned i = 0; i < 2; i++)
+                data[i].permitted = data[i].effective = data[i].inheritable = (uint32_t) (ambient >> (32 * i));
+        if (syscall(SYS_capset, &header, data) < 0)
+                return -1;
+        for (unsigned cap = 0; cap < 64; cap++)
+                if (ambient & UINT64_C(1) << cap && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
+                        return -1;
+        return 0;
+}
+
 static int child_credentials(const ProcessSpec *spec) {
         if (spec->uid == 0)
                 return 0;
-        if (setgroups(0, NULL) < 0 || setresgid(spec->gid, spec->gid, spec->gid) < 0)
+        if (spec->ambient && prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0)
                 return -1;
-        return setresuid(spec->uid, spec->uid, spec->uid);
+        if (setgroups(0, NULL) < 0 || setresgid(spec->gid, spec->gid, spec->gid) < 0 || setresuid(spec->uid, spec->uid, spec->uid) < 0)
+                return -1;
+        return spec->ambient ? child_ambient(spec->ambient) : 0;
 }
 
 // hostd may be spared by the kernel when memory runs out; what it runs for others is not to be.

@@ -21,6 +21,7 @@ typedef struct ProcessSpec {
         uid_t uid;            // 0: unchanged; otherwise uid and gid with no other groups
         gid_t gid;
         uint64_t bounding; // capabilities that set-uid programs can have below, one bit each; 0: unchanged
+        uint64_t ambient;  // capabilities that the program has although it is not root's, one bit each; with uid
         const char *cwd; // NULL: "/"
 } ProcessSpec;
 

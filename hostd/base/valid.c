@@ -197,6 +197,33 @@ static bool check_unit(const char *v) {
         return false;
 }
 
+// Labels of letters, digits, dashes and underscores. A last label of digits only would be an address to some resolvers.
+static bool check_host(const char *v) {
+        size_t labels = 0;
+
+        for (;;) {
+                size_t n = strcspn(v, ".");
+                if (n < 1 || n > 63 || v[0] == '-' || v[n - 1] == '-')
+                        return false;
+                labels++;
+                if (v[n] == 0)
+                        return labels > 1 && strspn(v, DIGIT) != n;
+                v += n + 1;
+        }
+}
+
+// Two spellings of one path would be two answers of one rule: what a server may decode or fold is not written.
+static bool check_url_path(const char *v) {
+        if (v[0] != '/' || strspn(v, LOWER UPPER DIGIT "/._~!$&'()*+=:@-") != strlen(v) || strstr(v, "//"))
+                return false;
+        for (const char *p = v; p; p = strchr(p + 1, '/')) {
+                size_t n = strcspn(p + 1, "/");
+                if ((n == 1 && p[1] == '.') || (n == 2 && p[1] == '.' && p[2] == '.'))
+                        return false;
+        }
+        return true;
+}
+
 typedef struct ValidRow {
         const char *first; // allowed first characters, NULL for any
         const char *rest;  // allowed further characters, NULL for any
@@ -229,7 +256,15 @@ static const ValidRow valid_table[_VALID_MAX] = {
         [VALID_UNIT] = {NULL, NULL, 255, false, check_unit, "a systemd unit name with its suffix"},
         [VALID_SUITE] = {LOWER, LOWER DIGIT ".-", 32, false, NULL, "a suite such as \"trixie\""},
         [VALID_ARGUMENT] = {NULL, NULL, 131071, true, check_argument, "UTF-8 text of at most 128 KiB"},
+        [VALID_DESTINATION] = {LOWER UPPER DIGIT "*@:_", LOWER UPPER DIGIT ".:/*@_-", 255, false, NULL,
+                               "an address, a network, a host name, \"*.suffix\", \"*\" or \"@category\""},
+        [VALID_METHOD] = {UPPER, UPPER "-", 16, false, NULL, "an HTTP method in capital letters"},
+        [VALID_URL_PATH] = {NULL, NULL, 255, false, check_url_path, "the beginning of a path such as \"/api/v1\", without \"%\", \"?\", \";\", \",\", \"//\" and \"..\""},
         [VALID_ID] = {LOWER DIGIT, LOWER DIGIT, 32, false, NULL, "1 to 32 lower-case letters and digits"},
+        [VALID_HOST] = {LOWER DIGIT "_", LOWER DIGIT "_-.", 253, false, check_host, "an exact host name in lower case such as \"api.example.com\""},
+        [VALID_HEADER] = {LOWER UPPER, LOWER UPPER DIGIT "-", 64, false, NULL, "letters, digits and dashes, beginning with a letter"},
+        [VALID_QUERY] = {NULL, LOWER UPPER DIGIT "_.~-", 64, false, NULL, "letters, digits and any of _ . ~ -"},
+        [VALID_LOGIN] = {NULL, LOWER UPPER DIGIT "._@+-", 64, false, NULL, "letters, digits and any of . _ @ + -"},
 };
 
 bool valid_is(ValidKind kind, const char *value) {

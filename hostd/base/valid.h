@@ -25,7 +25,14 @@ typedef enum ValidKind {
         VALID_UNIT,     // systemd unit name
         VALID_SUITE,    // [a-z][a-z0-9.-]{0,31}
         VALID_ARGUMENT, // any bytes that UTF-8 allows except NUL, at most 128 KiB (argv and env values of a command)
+        VALID_DESTINATION, // what a policy rule is about, by its bytes only: a CIDR, a host name, "*.suffix", "*" or "@category"
+        VALID_METHOD,   // an HTTP method: [A-Z][A-Z-]{0,15}
+        VALID_URL_PATH, // the beginning of an HTTP path, as a policy rule has it: "/", no "//", no "." or ".." segment, nothing to decode
         VALID_ID,       // ids that hostd gives out (commands): [a-z0-9]{1,32}
+        VALID_HOST,     // exact DNS name, lower case, at least two labels
+        VALID_HEADER,   // name of an HTTP header, or a word in front of a credential: [A-Za-z][A-Za-z0-9-]{0,63}
+        VALID_QUERY,    // name of a query parameter that needs no escapes: [A-Za-z0-9_.~-]{1,64}
+        VALID_LOGIN,    // user of HTTP Basic: [A-Za-z0-9._@+-]{1,64}
         _VALID_MAX,
 } ValidKind;
 

@@ -10,6 +10,7 @@ static const struct {
 } special_table[] = {
         {METHOD_INSTANCE_SHOW, command_show},       {METHOD_INSTANCE_CONSOLE, command_console},
         {METHOD_INSTANCE_LOG, command_text},        {METHOD_INSTANCE_DIFF, command_diff},
+        {METHOD_INSTANCE_FLOWS, command_flows},     {METHOD_INSTANCE_WHY, command_why},
         {METHOD_COMMAND_EXEC, command_exec},        {METHOD_COMMAND_SHELL, command_shell},
         {METHOD_COMMAND_ATTACH, command_wait},
         {METHOD_FILE_PUSH, command_file_push},      {METHOD_FILE_PULL, command_file_pull},
@@ -18,7 +19,8 @@ static const struct {
         {METHOD_CONFIG_DIFF, command_text},         {METHOD_POLICY_SHOW, command_show},
         {METHOD_NETWORK_SHOW, command_show},        {METHOD_HOST_CARVE, command_carve},
         {METHOD_HOST_DOCTOR, command_doctor},       {METHOD_HOST_LEAKS, command_leaks},
-        {METHOD_EVENTS_FOLLOW, command_events},
+        {METHOD_EVENTS_FOLLOW, command_events},     {METHOD_SECRET_SET, command_secret_value},
+        {METHOD_SECRET_ROTATE, command_secret_value}, {METHOD_SECRET_AUTHORITY, command_text},
 };
 
 SpecialFn special_find(const Method *method) {

@@ -8,6 +8,7 @@
 
 #include "base/io.h"
 #include "base/size.h"
+#include "core/border_link.h"
 #include "core/guard.h"
 
 #define APPARMOR_PROFILE "hostd-instance"
@@ -241,6 +242,31 @@ static void probe_core_dumps(Manager *m, Finding *f) {
                 FOUND(f, PROTECTION_ENFORCED, "", "a crash in an instance runs nothing on the host");
 }
 
+// What names and connections by name need. Nothing of this opens anything when it is missing.
+static void probe_helper(Manager *m, BorderPart part, const char *without, Finding *f) {
+        BorderState state;
+        const char *reason = border_link_state(m, part, &state), *name = border_part_to_string(part);
+
+        if (state == BORDER_NOT_INSTALLED)
+                FOUND(f, PROTECTION_DEGRADED, "put its program where the others are", "%s is not installed: %s", name, without);
+        else if (state != BORDER_UP || *reason)
+                FOUND(f, PROTECTION_DEGRADED, m->systemd ? "see the journal of its unit" : "see what it wrote to the log of hostd", "%s: %.200s; %s", name, reason, without);
+        else
+                FOUND(f, PROTECTION_ENFORCED, "", "%s runs, as a user of its own without rights", name);
+}
+
+static void probe_resolver(Manager *m, Finding *f) {
+        probe_helper(m, BORDER_PART_RESOLVER, "instances resolve no names", f);
+}
+
+static void probe_proxy(Manager *m, Finding *f) {
+        probe_helper(m, BORDER_PART_PROXY, "what is allowed by name on TCP 443 and 80 is not reached", f);
+}
+
+static void probe_flow(Manager *m, Finding *f) {
+        probe_helper(m, BORDER_PART_FLOW, "what instances reach for is not recorded", f);
+}
+
 static const Protection protections[] = {
         {"user-namespaces", true, probe_userns}, {"id-ranges", true, probe_ids},     {"state-directory", true, probe_state_dir},
         {"cgroups", false, probe_kill},          {"disk", true, probe_disk},         {"inodes", false, probe_inodes},
@@ -248,7 +274,8 @@ static const Protection protections[] = {
         {"apparmor", true, probe_apparmor},      {"seccomp", true, probe_seccomp},   {"network", true, probe_network},
         {"configuration", false, probe_config},  {"history", false, probe_history},  {"audit", true, probe_audit},
         {"open-files", false, probe_open_files}, {"core-dumps", false, probe_core_dumps},
-        {"host-share", false, probe_guard},
+        {"host-share", false, probe_guard},      {"resolver", false, probe_resolver}, {"proxy", false, probe_proxy},
+        {"flow-records", false, probe_flow},
 };
 
 int doctor_allowed(Manager *m, const InstanceConfig *config, char ***ret, Error *err) {

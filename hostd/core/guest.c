@@ -436,6 +436,16 @@ int guest_channel_signal(GuestChannel *channel, const char *id, int signal) {
         return guest_channel_send(channel, GUEST_SIGNAL, id, (uint32_t) signal);
 }
 
+void guest_channel_denied(GuestChannel *channel, const char *text) {
+        GuestDenied message = {
+                .header = {.magic = GUEST_MAGIC, .version = GUEST_VERSION, .type = GUEST_DENIED, .size = sizeof(message)}};
+
+        if (channel->gone || channel->n_queue > 0)
+                return;
+        (void) snprintf(message.text, sizeof(message.text), "%s", text);
+        (void) send(channel->fd, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 CgroupBox *guest_channel_box(GuestChannel *channel) {
         return channel->box;
 }

@@ -57,6 +57,8 @@ void guest_channel_permit(GuestChannel *channel, const char *id);
 int guest_channel_adopt(GuestChannel *channel, const char *id, bool login);
 // To the command's process group, inside.
 int guest_channel_signal(GuestChannel *channel, const char *id, int signal);
+// A line about a denied packet or name, for people inside. Dropped when the helper does not keep up: it is in the log all the same.
+void guest_channel_denied(GuestChannel *channel, const char *text);
 void guest_channel_forget(GuestChannel *channel, const char *id); // whatever comes for it later is answered and dropped
 CgroupBox *guest_channel_box(GuestChannel *channel);
 uint64_t guest_channel_ignored(const GuestChannel *channel); // packets that were dropped: malformed, unknown id, wrong pid

@@ -21,6 +21,9 @@ void handle_console(Request *request);
 void handle_log(Request *request);
 // diff
 void handle_diff(Request *request);
+// flow
+void handle_flows(Request *request);
+void handle_why(Request *request);
 // command, file
 void handle_exec(Request *request);
 void handle_shell(Request *request);
@@ -51,8 +54,13 @@ void handle_policy_list(Request *request);
 void handle_policy_show(Request *request);
 void handle_policy_set(Request *request);
 void handle_policy_delete(Request *request);
-void handle_policy_check(Request *request);
+void handle_policy_explain(Request *request);
 void handle_network_show(Request *request);
+void handle_network_cut(Request *request);
+void handle_network_restore(Request *request);
+void handle_expose(Request *request);
+void handle_unexpose(Request *request);
+void handle_exposed(Request *request);
 // host
 void handle_carve(Request *request);
 void handle_doctor(Request *request);
@@ -64,6 +72,15 @@ void handle_audit_tail(Request *request);
 void handle_audit_query(Request *request);
 void handle_warning_list(Request *request);
 void handle_warning_clear(Request *request);
+// secret
+void handle_secret_set(Request *request);
+void handle_secret_rotate(Request *request);
+void handle_secret_revoke(Request *request);
+void handle_secret_list(Request *request);
+void handle_secret_grant(Request *request);
+void handle_secret_ungrant(Request *request);
+void handle_secret_grants(Request *request);
+void handle_secret_authority(Request *request);
 
 // Commits what the request wrote, named after its words and target; holds the request until git is done.
 void handle_commit(Request *request);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "core/border_link.h"
 #include "core/handle.h"
 #include "core/job.h"
 #include "core/lifecycle.h"
@@ -98,6 +99,11 @@ int new_instance_create(Manager *m, const char *name, const json_t *parameters, 
         return 0;
 }
 
+static void border_waited(void *userdata) {
+        request_release(userdata);
+}
+
+// What was changed is answered when it is in force everywhere and has its commit.
 static void commit_with(Request *request, bool whole) {
         _cleanup_free_ char *author = NULL, *message = NULL;
 
@@ -105,6 +111,7 @@ static void commit_with(Request *request, bool whole) {
                 author = NULL;
         if (asprintf(&message, "%s%s%s", request->method->words, request->target ? " " : "", request->target ?: "") < 0)
                 message = NULL;
+        border_link_wait(request->manager, border_waited, request_hold(request));
         commits_add(request->manager->commits, &(CommitAsk) {
                 .author = author ?: "root <0@host>",
                 .message = message ?: request->method->words,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/handle.h"
+#include "network/name.h"
 
 static json_t *used_by(Manager *m, const char *policy) {
         json_t *list = json_array();
@@ -14,9 +15,26 @@ static json_t *used_by(Manager *m, const char *policy) {
         return list;
 }
 
+static json_t *strings_json(char *const *values) {
+        json_t *list = values ? json_array() : NULL;
+
+        for (; list && *values; values++)
+                (void) json_array_append_new(list, json_string(*values));
+        return list;
+}
+
 static json_t *rule_json(const PolicyRule *rule) {
-        return json_pack("{s:s, s:s, s:s, s:s?, s:s?}", "action", policy_action_to_string(rule->action), "to", rule->to, "protocol",
-                         policy_protocol_to_string(rule->protocol), "ports", rule->ports, "comment", rule->comment);
+        json_t *json = json_pack("{s:s, s:s, s:s, s:s?, s:o?, s:o?, s:s?}", "action", policy_action_to_string(rule->action), "to", rule->to, "protocol",
+                                 policy_protocol_to_string(rule->protocol), "ports", rule->ports, "methods", strings_json(rule->methods), "paths",
+                                 strings_json(rule->paths), "comment", rule->comment);
+
+        if (rule->inspect)
+                (void) json_object_set_new(json, "inspect", json_true());
+        if (rule->rate)
+                (void) json_object_set_new(json, "rate", json_integer((json_int_t) rule->rate));
+        if (rule->budget)
+                (void) json_object_set_new(json, "budget", json_integer((json_int_t) rule->budget));
+        return json;
 }
 
 void handle_policy_list(Request *request) {
@@ -53,7 +71,7 @@ void handle_policy_show(Request *request) {
                 json_decref(rules);
 }
 
-// "allow|deny CIDR [PROTOCOL [PORTS]]"
+// "allow|deny DESTINATION [PROTOCOL [PORTS]]"
 static int rule_parse(size_t index, const char *text, PolicyRule *ret, Error *err) {
         _cleanup_strv_ char **words = NULL;
         _cleanup_free_ char *field = NULL;
@@ -67,7 +85,7 @@ static int rule_parse(size_t index, const char *text, PolicyRule *ret, Error *er
                 return error_set_errno(err, ENOMEM, "cannot read the rules");
         n = strv_length(words);
         if (n < 2 || n > 4)
-                return error_set_field(err, field, "%s \"%s\" is not valid: it must be \"allow|deny CIDR [tcp|udp|icmp [PORTS]]\"", field, text);
+                return error_set_field(err, field, "%s \"%s\" is not valid: it must be \"allow|deny CIDR|HOST|*.SUFFIX|*|@CATEGORY [tcp|udp|icmp [PORTS]]\"", field, text);
         ret->action = policy_action_from_string(words[0]);
         if (ret->action < 0)
                 return error_set_field(err, field, "%s: action \"%s\" is not allow or deny", field, words[0]);
@@ -165,37 +183,72 @@ static json_t *where_is_rule(Policy **policies, size_t n, int index) {
         return json_null();
 }
 
-void handle_policy_check(Request *request) {
-        Instance *instance = request_instance(request);
-        const char *protocol = request_string(request, "protocol") ?: "tcp";
-        PolicyProbe probe = {request_string(request, "address"), policy_protocol_from_string(protocol), (uint16_t) request_int(request, "port", 0)};
-        _cleanup_free_ Policy **policies = NULL;
-        _cleanup_error_ Error err = ERROR_NULL;
-        PolicyAction action;
-        int rule = -1, r;
+// The policies of an instance, in order, or one policy. The instance goes before: what it lives under is what matters.
+static int policies_of(Request *request, const char *name, Policy ***ret, size_t *ret_n, Error *err) {
+        const Desired *desired = request->manager->desired;
+        const InstanceConfig *config = desired_find_instance(desired, name);
+        Policy *own = config ? NULL : desired_find_policy(desired, name), **policies;
         size_t n = 0;
 
-        if (!instance || !instance->config) {
-                if (instance)
-                        request_failf(request, ERR_BUSY, "%s has no configuration", instance->record.name);
-                return;
-        }
-        policies = calloc(strv_length(instance->config->policies) + 1, sizeof(Policy *));
-        for (char **name = instance->config->policies; policies && name && *name; name++)
-                policies[n++] = desired_find_policy(request->manager->desired, *name);
-        r = policies ? policy_explain(policies, n, &probe, &action, &rule, &err) : -ENOMEM;
+        if (!config && !own)
+                return error_set(err, ERR_NOT_FOUND, "there is no instance and no policy \"%s\"", name);
+        policies = calloc(config ? strv_length(config->policies) + 1 : 1, sizeof(Policy *));
+        if (!policies)
+                return error_set_errno(err, ENOMEM, "cannot explain");
+        if (own)
+                policies[n++] = own;
+        for (char **p = config ? config->policies : NULL; p && *p; p++)
+                policies[n++] = desired_find_policy(desired, *p);
+        *ret = policies;
+        *ret_n = n;
+        return config != NULL;
+}
+
+static int probe_of(Request *request, char host[NAME_TEXT_MAX], PolicyProbe *ret, Error *err) {
+        const char *text = request_string(request, "host");
+        PolicyProbe probe = {.protocol = policy_protocol_from_string(request_string(request, "protocol") ?: "tcp"), .method = request_string(request, "method"),
+                             .path = request_string(request, "path")};
+
+        if (name_split_port(text, host, &probe.port) < 0)
+                return error_set_field(err, "host", "host \"%s\" is not valid: it must be a name or an address, with or without a port from 1 to 65535", text);
+        if (probe.port == 0 && probe.protocol != POLICY_ICMP)
+                probe.port = 443;
+        if (policy_target(host) == POLICY_TO_CIDR)
+                probe.address = host;
+        else
+                probe.name = host;
+        *ret = probe;
+        return 0;
+}
+
+void handle_policy_explain(Request *request) {
+        const char *name = request_string(request, "name");
+        _cleanup_free_ Policy **policies = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        char host[NAME_TEXT_MAX];
+        PolicyAnswer answer;
+        PolicyProbe probe;
+        size_t n = 0;
+        int r = probe_of(request, host, &probe, &err), instance = 0;
+
+        if (r >= 0)
+                r = instance = policies_of(request, name, &policies, &n, &err);
+        if (r >= 0)
+                r = policy_explain(policies, n, &probe, &answer, &err);
         if (r < 0) {
                 (void) request_fail(request, r, &err);
                 return;
         }
-        request_reply(request, json_pack("{s:s, s:o}", "action", policy_action_to_string(action), "by",
-                                         rule >= 0 ? where_is_rule(policies, n, rule) : json_string("default")));
+        request_reply(request, json_pack("{s:s, s:s, s:s, s:o}", "of", instance ? "instance" : "policy", "action", policy_action_to_string(answer.action), "text",
+                                         answer.text, "by", answer.index >= 0 ? where_is_rule(policies, n, answer.index) : json_string("default")));
 }
 
 static json_t *counters_json(const NetworkCounters *c) {
-        return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tx_packets", (json_int_t) c->tx_packets, "tx_bytes", (json_int_t) c->tx_bytes,
+        return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tx_packets", (json_int_t) c->tx_packets, "tx_bytes", (json_int_t) c->tx_bytes,
                          "rx_packets", (json_int_t) c->rx_packets, "rx_bytes", (json_int_t) c->rx_bytes, "denied_packets", (json_int_t) c->denied_packets,
-                         "denied_bytes", (json_int_t) c->denied_bytes, "spoofed_packets", (json_int_t) c->spoofed_packets);
+                         "denied_bytes", (json_int_t) c->denied_bytes, "spoofed_packets", (json_int_t) c->spoofed_packets, "refused_connections",
+                         (json_int_t) c->connections, "refused_connection_rate", (json_int_t) c->connection_rate, "refused_destinations",
+                         (json_int_t) c->destinations, "refused_traffic", (json_int_t) c->traffic);
 }
 
 void handle_network_show(Request *request) {
@@ -211,6 +264,7 @@ void handle_network_show(Request *request) {
         network_address(&request->manager->desired->host.network, instance->record.slot, &a);
         reply = json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", instance->record.name, "state", instance_state_to_string(instance->state), "interface",
                           a.host_ifname, "ipv4", inet_ntop(AF_INET, &a.ipv4, v4, sizeof(v4)), "ipv6", inet_ntop(AF_INET6, &a.ipv6, v6, sizeof(v6)));
+        (void) json_object_set_new(reply, "cut", json_boolean(instance_network_is_cut(instance)));
         if (instance_is_active(instance) && network_counters(request->manager->network, instance->record.slot, &counters, NULL) >= 0)
                 (void) json_object_set_new(reply, "counters", counters_json(&counters));
         if (instance_is_active(instance) && network_dump(request->manager->network, instance->record.slot, &rules, NULL) >= 0)

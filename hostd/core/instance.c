@@ -8,6 +8,7 @@
 #include "core/launcher.h"
 #include "core/manager.h"
 #include "core/plan.h"
+#include "core/secrets.h"
 #include "core/warm.h"
 
 static const char *const instance_state_names[_INSTANCE_STATE_MAX] = {
@@ -146,6 +147,7 @@ void instance_set_state(Instance *instance, InstanceState state) {
                 return;
         instance->state = state;
         instance->since = clock_monotonic();
+        secrets_plan(instance->manager);
         instance_event(instance, "instance-state", json_pack("{s:s}", "state", instance_state_to_string(state)));
 }
 

@@ -77,6 +77,9 @@ typedef struct Instance {
         bool reported;
         uint64_t wanted_network, applied_network, wanted_limits, applied_limits; // revisions
         usec_t begun;           // monotonic, of the present start
+        int64_t traffic_day;    // since 1970; 0: not known yet
+        bool exposed;           // what is exposed of it was, in this start
+        unsigned traffic_told;  // percent of the day's traffic of which somebody was told
         uint64_t cookie;
         InstanceWaiter *waiters;
         sd_event_source *control_source, *exit_source, *oom_source, *empty_source, *deadline, *enter_timer, *connect_timer, *guest_deadline;
@@ -131,6 +134,15 @@ int instance_clean(Instance *instance, Error *err);
 // Live application of what the configuration says.
 int instance_apply_limits(Instance *instance, bool force, Error *err);
 int instance_apply_network(Instance *instance, Error *err);
+
+// Network (instance_network.c).
+int instance_network_apply(Instance *instance, Error *err); // all but the policies, and before them
+int instance_network_cut(Instance *instance, bool cut, Error *err); // stays so until taken back, whatever stops meanwhile
+int instance_network_lead(Instance *instance, Error *err); // to the border, as far as it is there
+bool instance_network_is_cut(const Instance *instance);
+void instance_network_look(Manager *manager); // writes down the traffic used, begins days, tells of what is used up
+void instance_network_pause(Instance *instance); // before its slot is detached: what was used is written down
+void instance_network_forget(Instance *instance); // it is deleted
 
 // Control socket (instance_control.c).
 int instance_control_connect(Instance *instance, Error *err); // retries by timer while the supervisor starts

@@ -8,6 +8,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "core/border_link.h"
 #include "core/console.h"
 #include "core/guest_link.h"
 #include "core/manager.h"
@@ -72,7 +73,10 @@ static int plug(Instance *instance, pid_t pid, Error *err) {
         _cleanup_close_ int netns = -EBADF;
         int r = netns_open(pid, idpool_slot_base(&m->pool, instance->record.slot), SLOT_IDS, &netns, err);
 
-        return r < 0 ? r : network_plug(m->network, instance->record.slot, netns, err);
+        if (r >= 0)
+                r = network_plug(m->network, instance->record.slot, netns, err);
+        border_link_changed(m, instance->record.slot);
+        return r;
 }
 
 static void plug_wanted(Instance *instance, pid_t pid) {

@@ -5,6 +5,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "core/border_link.h"
 #include "core/doctor.h"
 #include "core/launcher.h"
 #include "core/manager.h"
@@ -54,13 +55,15 @@ int instance_apply_network(Instance *instance, Error *err) {
         r = network_attach(m->network, slot, err);
         if (r < 0)
                 return error_wrap(err, "network");
+        r = instance_network_apply(instance, err);
+        if (r < 0)
+                return error_wrap(err, "network");
         r = network_set_policy(m->network, slot, policies, n, err);
         if (r < 0)
                 return error_wrap(err, "network policy");
-        r = network_set_upload(m->network, slot, instance->config->limits.value[LIMIT_UPLOAD], err);
-        if (r >= 0)
-                instance->applied_network = instance->wanted_network;
-        return r;
+        border_link_changed(m, slot);
+        instance->applied_network = instance->wanted_network;
+        return 0;
 }
 
 // The overlay writes into its work directory when it is mounted. Until the instance runs, a full disk has room for that, or what

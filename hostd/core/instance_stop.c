@@ -6,6 +6,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "core/border_link.h"
 #include "core/command.h"
 #include "core/job.h"
 #include "core/launcher.h"
@@ -59,8 +60,12 @@ static void unplug_done(void *userdata, int r, json_t *result, Error *err) {
         Manager *m = unplug->manager;
         Instance *instance = m->stopping ? NULL : instance_list_by_slot(&m->instances, unplug->slot);
 
-        if (r >= 0 && instance && instance->killed && instance->record.generation == unplug->generation && instance->state == INSTANCE_STOPPING)
+        if (r >= 0 && instance && instance->killed && instance->record.generation == unplug->generation && instance->state == INSTANCE_STOPPING) {
+                instance_network_pause(instance);
                 instance->unplugged = network_detach(m->network, unplug->slot, NULL) >= 0;
+        }
+        if (!m->stopping)
+                border_link_changed(m, unplug->slot);
         free(unplug);
 }
 
@@ -164,7 +169,9 @@ int instance_clean(Instance *instance, Error *err) {
                 instance->box = cgroup_box_free(instance->box);
         } else if (prefix)
                 r = cgroup_host_remove(m->cgroup, prefix, err);
+        instance_network_pause(instance);
         k = instance->unplugged ? 0 : network_detach(m->network, instance->record.slot, &later);
+        border_link_changed(m, instance->record.slot);
         if (k < 0 && r >= 0) {
                 r = k;
                 error_move(err, &later);

@@ -7,6 +7,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "core/border_link.h"
 
 static void leak_add(json_t *list, const char *kind, const char *object) {
         (void) json_array_append_new(list, json_pack("{s:s, s:s}", "kind", kind, "object", object));
@@ -86,6 +87,15 @@ static void leaks_names(Manager *m, json_t *list) {
                 (void) closedir(d);
 }
 
+static void leaks_sockets(Manager *m, json_t *list) {
+        json_t *sockets = border_link_leaks(m), *name;
+        size_t index;
+
+        json_array_foreach(sockets, index, name)
+                leak_add(list, "socket", json_string_value(name));
+        json_decref(sockets);
+}
+
 json_t *leaks_list(Manager *m, Error *err) {
         json_t *list = json_array();
         int r;
@@ -100,6 +110,7 @@ json_t *leaks_list(Manager *m, Error *err) {
         leaks_directory(m, list, m->paths.run, true);
         leaks_names(m, list);
         leaks_directory(m, list, m->paths.state, false);
+        leaks_sockets(m, list);
         return list;
 }
 
@@ -133,6 +144,8 @@ static void sweep_one(Manager *m, const char *kind, const char *object) {
         else if (strcmp(kind, "run directory") == 0 && asprintf(&path, "%s/instances/%s", m->paths.run, object) >= 0)
                 sweep_end(m, kind, object, io_remove_tree(AT_FDCWD, path));
         else if (strcmp(kind, "run name") == 0 && asprintf(&path, "%s/by-name/%s", m->paths.run, object) >= 0)
+                sweep_end(m, kind, object, unlink(path) < 0 ? -errno : 0);
+        else if (strcmp(kind, "socket") == 0 && asprintf(&path, "%s/%s", m->paths.run, object) >= 0)
                 sweep_end(m, kind, object, unlink(path) < 0 ? -errno : 0);
         // Storage without a record may be somebody's data: reported, not removed.
 }

@@ -7,6 +7,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "core/secrets.h"
 
 static Promise promise_of(const InstanceConfig *config) {
         return (Promise) {config->name, config->limits.value[LIMIT_MEMORY], config->limits.value[LIMIT_DISK]};
@@ -186,6 +187,8 @@ static int delete_now(Instance *instance, Error *err) {
         r = store_instance_retire(m->store, instance->record.name, err);
         if (r < 0)
                 return r;
+        secrets_forget_instance(m, instance->record.name);
+        instance_network_forget(instance);
         instance_event(instance, "instance-deleted", NULL);
         manager_unwarn_all(m, instance->record.name);
         return 0;

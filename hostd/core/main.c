@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "core/manager.h"
+#include "core/seed.h"
 
 static const char usage[] =
         "Usage: hostd [--check-config] [--etc-dir DIR] [--state-dir DIR] [--run-dir DIR] [--debug]\n"
@@ -84,7 +85,7 @@ static int check_config(const Options *options) {
 
 static int run(const Options *options) {
         _cleanup_(manager_freep) Manager *manager = NULL;
-        _cleanup_error_ Error err = ERROR_NULL;
+        _cleanup_error_ Error err = ERROR_NULL, seed = ERROR_NULL;
         _cleanup_free_ char *socket = NULL;
         ManagerPaths paths = {(char *) options->etc, (char *) options->state, (char *) options->run, NULL};
         int r;
@@ -95,6 +96,8 @@ static int run(const Options *options) {
         }
         paths.socket = socket;
         (void) umask(0077);
+        if (seed_categories(options->etc, &seed) < 0) // a policy that needs one will say so
+                log_warning("%s", error_message(&seed, -EIO));
         r = manager_new(&paths, &manager, &err);
         if (r >= 0)
                 r = manager_run(manager, &err);

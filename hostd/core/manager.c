@@ -10,6 +10,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "core/border_link.h"
 #include "core/command_link.h"
 #include "core/guard.h"
 #include "core/job.h"
@@ -18,6 +19,7 @@
 #include "core/rebuild.h"
 #include "core/reconcile.h"
 #include "core/request.h"
+#include "core/secrets.h"
 
 #define TICK (60 * USEC_PER_SEC)
 #define EXPIRE_EVERY 60 // ticks
@@ -31,6 +33,7 @@ static int replan_now(sd_event_source *source, void *userdata) {
         if (m->create_next < m->desired->n_instances)
                 lifecycle_create_missing(m);
         reconcile_run(m);
+        secrets_plan(m); // policies may say something else of the hosts of grants
         return 0;
 }
 
@@ -101,11 +104,13 @@ static int tick(sd_event_source *source, uint64_t usec, void *userdata) {
         manager_replan(m);
         instance_disk_purge_leftovers(m);
         instance_disk_watch(m);
+        instance_network_look(m);
         template_unmount_idle(m->templates, TEMPLATE_IDLE);
         for (Instance *i = m->instances.first; i; i = i->next)
                 if (i->box && i->config && instance_is_live(i))
                         cgroup_box_keep_weights(i->box, &i->config->limits);
         commits_retry(m->commits);
+        border_link_tick(m);
         if (m->ticks++ % EXPIRE_EVERY == 0)
                 expire_audit(m);
         (void) sd_event_source_set_time_relative(source, TICK);
@@ -141,6 +146,8 @@ static int network_changed(sd_event_source *source, int fd, uint32_t events, voi
 
         if (network_watch_dispatch(m->network, &lost) < 0)
                 lost = true;
+        if (network_is_spent(m->network))
+                instance_network_look(m);
         if (!lost || m->retry_network)
                 return 0;
         manager_warn(m, "network-table", "host", "somebody removed or changed the nftables table; it is restored at once");
@@ -388,10 +395,12 @@ int manager_run(Manager *m, Error *err) {
                 return r;
         if (m->store_is_new && (r = rebuild_store(m, err)) < 0)
                 return r;
-        if ((r = lifecycle_load(m, err)) < 0 || (r = command_link_new(m, err)) < 0 || (r = watch_all(m, err)) < 0)
+        if ((r = lifecycle_load(m, err)) < 0 || (r = command_link_new(m, err)) < 0 || (r = border_link_new(m, err)) < 0 || (r = watch_all(m, err)) < 0)
                 return r;
         manager_guard(m);
+        secrets_open(m);
         adopt_all(m);
+        border_link_start(m);
         lifecycle_finish_deletions(m);
         command_link_sweep(m);
         (void) leaks_sweep(m, NULL);
@@ -421,6 +430,7 @@ Manager *manager_free(Manager *m) {
         while (m->instances.first)
                 (void) instance_free(m->instances.first);
         command_link_free(m);
+        border_link_free(m);
         requests_forget(m);
         m->bus = event_bus_free(m->bus);
         sd_event_source_disable_unref(m->watch_network);
@@ -436,6 +446,7 @@ Manager *manager_free(Manager *m) {
         (void) network_free(m->network);
         (void) cgroup_host_free(m->cgroup);
         (void) desired_free(m->desired);
+        m->secrets = secrets_free(m->secrets);
         (void) store_close(m->store);
         (void) audit_close(m->audit);
         (void) commits_free(m->commits);

@@ -33,12 +33,14 @@ typedef struct Manager {
         ConfDir *confdir;
         Store *store;
         Audit *audit;
+        struct Secrets *secrets; // NULL: they cannot be opened, and a warning says why
         Desired *desired; // in force; never NULL after start
         Network *network;
         CgroupHost *cgroup;
         DiskHost disk;
         IdPool pool;
         TemplateRegistry *templates;
+        struct BorderLink *border; // NULL in tests
         struct CommandManager *commands;
         EventBus *bus;
         InstanceList instances;

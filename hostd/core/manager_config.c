@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "core/border_link.h"
 #include "core/lifecycle.h"
 #include "core/manager.h"
 
@@ -12,6 +13,13 @@ static bool policies_changed(const Desired *old, const Desired *new, const Insta
                 if (!a || !b || !policy_equal(a, b))
                         return true;
         }
+        return false;
+}
+
+static bool network_limits_changed(const InstanceConfig *a, const InstanceConfig *b) {
+        for (LimitId id = 0; id < _LIMIT_MAX; id++)
+                if (limit_row(id)->where == LIMIT_WHERE_NETWORK && a->limits.value[id] != b->limits.value[id])
+                        return true;
         return false;
 }
 
@@ -27,7 +35,7 @@ static void apply_one(Manager *m, Instance *instance, const Desired *old) {
                 instance->wanted_network++;
                 instance->wanted_limits++;
         } else if (!strv_equal(before->policies, instance->config->policies) || policies_changed(old, m->desired, instance->config) ||
-            before->limits.value[LIMIT_UPLOAD] != instance->config->limits.value[LIMIT_UPLOAD])
+            network_limits_changed(before, instance->config))
                 instance->wanted_network++;
         if (before && instance_config_diff(before, instance->config))
                 instance->wanted_limits++;
@@ -106,6 +114,7 @@ static void put_in_force(Manager *m, Desired *fresh) {
         m->broken = strv_free(m->broken);
         manager_unwarn_kind(m, "configuration");
         swap_in(m, fresh);
+        border_link_tick(m);
         manager_guard(m);
         lifecycle_create_missing(m);
         manager_replan(m);

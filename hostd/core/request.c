@@ -248,7 +248,7 @@ static int request_check(Request *request, Error *err) {
 }
 
 static const char *request_target_of(const json_t *parameters) {
-        static const char *const keys[] = {"name", "policy", "template", "recipe", "id", "rev"};
+        static const char *const keys[] = {"name", "policy", "template", "recipe", "id", "rev", "secret"};
 
         for (size_t i = 0; i < ELEMENTS(keys); i++) {
                 const char *value = json_string_value(json_object_get(parameters, keys[i]));

@@ -14,6 +14,7 @@
 
 #include "base/io.h"
 #include "guest/child.h"
+#include "guest/denied.h"
 
 // Children that wait for hostd are in the helper's own cgroup, which has room for few: the others queue here.
 #define HELPER_BLOCKED_MAX 24
@@ -47,6 +48,7 @@ typedef struct Helper {
         unsigned n_queued, n_blocked;
         uint64_t order;
         bool tell_hello, gone, full; // full: the socket took no more
+        DeniedList denied;
         char packet[sizeof(GuestHeader) + GUEST_BODY_MAX + 1];
 } Helper;
 
@@ -255,6 +257,15 @@ static void (*const helper_table[_GUEST_TYPE_MAX])(Helper *, HelperCommand *, co
         [GUEST_SIGNAL] = helper_on_signal,
 };
 
+static void helper_on_denied(Helper *helper, size_t size) {
+        GuestDenied message;
+
+        if (size != sizeof(message))
+                return;
+        memcpy(&message, helper->packet, sizeof(message));
+        denied_add(&helper->denied, message.text, sizeof(message.text));
+}
+
 // False when nothing is there.
 static bool helper_receive(Helper *helper) {
         int fds[IO_FDS_MAX];
@@ -281,6 +292,8 @@ static bool helper_receive(Helper *helper) {
                 return true;
         if (h.type == GUEST_HELLO)
                 helper_on_hello(helper);
+        else if (h.type == GUEST_DENIED)
+                helper_on_denied(helper, (size_t) n);
         else if (helper_table[h.type] && request_id_valid(h.id) && (c = helper_find(helper, h.id)))
                 helper_table[h.type](helper, c, &h);
         return true;
@@ -293,7 +306,9 @@ static void helper_reap(Helper *helper) {
 
         while (read(helper->signals, &info, sizeof(info)) > 0)
                 ;
-        while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0)
+        while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
+                if (denied_reaped(&helper->denied, pid))
+                        continue;
                 for (size_t i = 0; i < GUEST_COMMANDS_MAX; i++) {
                         HelperCommand *c = &helper->commands[i];
                         ChildFailure failure;
@@ -309,6 +324,7 @@ static void helper_reap(Helper *helper) {
                         helper_finish(helper, c, end);
                         break;
                 }
+        }
 }
 
 static int helper_open(Helper *helper) {
@@ -351,6 +367,7 @@ int helper_run(int channel) {
                         ;
                 helper_start_queued(&helper);
                 helper_flush(&helper);
+                denied_flush(&helper.denied);
         }
         helper.signals = close_fd(helper.signals);
         return r;

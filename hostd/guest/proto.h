@@ -12,6 +12,7 @@
 //   RELEASE id             -->   byte on the child's pipe    -->  setsid, ids, chdir, exec
 //   <-- FAILED id, errno, stage (126/127) or
 //   <-- EXITED id, wait status (claim); repeated after HELLO until ACK
+//   DENIED text            -->   the last of them in /run/hostd/denied
 #pragma once
 
 #include <stdint.h>
@@ -32,6 +33,7 @@ typedef enum GuestType {
         GUEST_ACK,
         GUEST_SIGNAL,
         GUEST_LIVE,
+        GUEST_DENIED, // to the guest only; a helper that does not know it leaves it
         _GUEST_TYPE_MAX,
 } GuestType;
 
@@ -62,3 +64,10 @@ typedef struct GuestHeader {
         uint32_t n_argv, n_env;
         char id[GUEST_ID_MAX + 3]; // NUL-padded [a-z0-9]
 } GuestHeader; // followed by `user\0cwd\0path\0argv[0]\0…env[0]\0…` in EXEC only
+
+#define GUEST_DENIED_TEXT 512
+
+typedef struct GuestDenied {
+        GuestHeader header;
+        char text[GUEST_DENIED_TEXT]; // one line, zeros behind
+} GuestDenied;

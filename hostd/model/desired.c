@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Desired: loads the whole set from a directory, or refuses it whole; or, for a start, mends it from history file by file.
 //
-// Order: policies, hostd.conf (which names policies), instances (which inherit from hostd.conf and name policies). Everything is
+// Order: categories, policies (which name categories), hostd.conf (which names policies), instances (which inherit from hostd.conf and name policies). Everything is
 // opened without following links, so that a link planted in the directory is an error and not a way to read another file.
 #include <dirent.h>
 #include <string.h>
@@ -19,6 +19,10 @@ Desired *desired_free(Desired *desired) {
                 instance_config_free(desired->instances[i]);
         for (size_t i = 0; i < desired->n_policies; i++)
                 policy_free(desired->policies[i]);
+        for (size_t i = 0; i < desired->n_categories; i++)
+                category_free(desired->categories[i]);
+        free(desired->categories);
+        free(desired->category_stamps);
         free(desired->instances);
         free(desired->policies);
         free(desired->stamps);
@@ -32,6 +36,13 @@ InstanceConfig *desired_find_instance(const Desired *desired, const char *name) 
         for (size_t i = 0; i < desired->n_instances; i++)
                 if (strcmp(desired->instances[i]->name, name) == 0)
                         return desired->instances[i];
+        return NULL;
+}
+
+Category *desired_find_category(const Desired *desired, const char *name) {
+        for (size_t i = 0; i < desired->n_categories; i++)
+                if (strcmp(desired->categories[i]->name, name) == 0)
+                        return desired->categories[i];
         return NULL;
 }
 
@@ -227,12 +238,35 @@ static bool stamp_equal(const DesiredStamp *a, const DesiredStamp *b) {
                a->modified.tv_nsec == b->modified.tv_nsec && a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
+// Whether what the rules' categories stand for is what it was.
+static bool categories_are_the_same(const Desired *desired, const Policy *policy) {
+        if (!category_equal(policy->spared, desired_find_category(desired, POLICY_SPARED)))
+                return false;
+        for (size_t i = 0; i < policy->n_rules; i++) {
+                const Category *category = policy->rules[i].category;
+                if (category && !category_equal(category, desired_find_category(desired, category->name)))
+                        return false;
+        }
+        return true;
+}
+
 // A policy of a thousand rules takes longer to parse than to enforce: one whose file is as it was is shared with the old set.
 static bool share_policy(Desired *desired, const Desired *old, const char *name) {
         for (size_t i = 0; old && i < old->n_policies; i++) {
-                if (strcmp(old->policies[i]->name, name) != 0 || !stamp_equal(&old->stamps[i], &desired->stamps[desired->n_policies]))
+                if (strcmp(old->policies[i]->name, name) != 0 || !stamp_equal(&old->stamps[i], &desired->stamps[desired->n_policies]) ||
+                    !categories_are_the_same(desired, old->policies[i]))
                         continue;
                 desired->policies[desired->n_policies++] = policy_share(old->policies[i]);
+                return true;
+        }
+        return false;
+}
+
+static bool share_category(Desired *desired, const Desired *old, const char *name) {
+        for (size_t i = 0; old && i < old->n_categories; i++) {
+                if (strcmp(old->categories[i]->name, name) != 0 || !stamp_equal(&old->category_stamps[i], &desired->category_stamps[desired->n_categories]))
+                        continue;
+                desired->categories[desired->n_categories++] = category_share(old->categories[i]);
                 return true;
         }
         return false;
@@ -248,11 +282,38 @@ static int add_policy(Desired *desired, const ParseContext *context, const char 
         return r;
 }
 
-static int add_instance(Desired *desired, const ParseContext *context, const char *name, const char *text, Error *err) {
-        int r = instance_config_parse_in(context, name, text, &desired->instances[desired->n_instances], err);
+static int add_category(Desired *desired, const ParseContext *context, const char *name, const char *text, Error *err) {
+        int r = category_parse(name, context->file, text, &desired->categories[desired->n_categories], err);
 
-        desired->n_instances += r >= 0;
+        desired->n_categories += r >= 0;
         return r;
+}
+
+// Each policy may be valid, and all of them together too much.
+static int check_together(const Desired *desired, const ParseContext *context, const InstanceConfig *config, Error *err) {
+        _cleanup_free_ Policy **policies = calloc(strv_length(config->policies) + 1, sizeof(Policy *));
+        size_t n = 0;
+        int r;
+
+        if (!policies)
+                return error_set_errno(err, ENOMEM, "cannot read the configuration");
+        for (char **name = config->policies; name && *name; name++)
+                if ((policies[n] = desired_find_policy(desired, *name)))
+                        n++;
+        r = policies_check(policies, n, err);
+        return r < 0 ? error_wrap(err, "%s", context->file) : 0;
+}
+
+static int add_instance(Desired *desired, const ParseContext *context, const char *name, const char *text, Error *err) {
+        _cleanup_(instance_config_freep) InstanceConfig *config = NULL;
+        int r = instance_config_parse_in(context, name, text, &config, err);
+
+        if (r >= 0)
+                r = check_together(desired, context, config, err);
+        if (r < 0)
+                return r;
+        desired->instances[desired->n_instances++] = TAKE_PTR(config);
+        return 0;
 }
 
 static int add_host(Desired *desired, const ParseContext *context, const char *name, const char *text, Error *err) {
@@ -262,10 +323,12 @@ static int add_host(Desired *desired, const ParseContext *context, const char *n
 typedef struct Loading {
         AddFn add;
         char *const *policies; // names that may be used
-        bool stamped;
+        DesiredStamp *stamps;  // one per file that is added, or NULL
+        const size_t *n;       // how many there are already
+        bool (*share)(Desired *desired, const Desired *old, const char *name);
         bool required;         // a set without it is none
         const char *missing;   // what a file that is not there says; NULL: nothing, as if it was not listed
-        const Desired *old;    // whose policies may be shared
+        const Desired *old;    // whose policies and categories may be shared
         const DesiredEdit *edit;
         DesiredRescue *rescue; // NULL: a bad file refuses the set
 } Loading;
@@ -276,8 +339,8 @@ static int rescue_file(Desired *desired, const ParseContext *context, const char
         char *text;
 
         // What is in force is not what is in the file: the next load must not take it for that.
-        if (how->stamped)
-                desired->stamps[desired->n_policies] = (DesiredStamp) {0};
+        if (how->stamps)
+                how->stamps[*how->n] = (DesiredStamp) {0};
         for (unsigned n = 0; !replaced && (text = how->rescue->earlier(how->rescue->userdata, context->file, n)); n++) {
                 replaced = how->add(desired, context, name, text, NULL) >= 0;
                 free(text);
@@ -319,12 +382,13 @@ static int load_folder(Desired *desired, const Folder *folder, const Loading *ho
                         file = NULL;
                         return error_set_errno(err, ENOMEM, "cannot read %s", folder->path);
                 }
-                if (how->stamped && !is_edited(how->edit, file)) {
-                        desired->stamps[desired->n_policies] = stamp_of(folder->fd, file + strlen(folder->path) + 1);
-                        if (share_policy(desired, how->old, *p))
+                if (how->stamps && !is_edited(how->edit, file)) {
+                        how->stamps[*how->n] = stamp_of(folder->fd, file + strlen(folder->path) + 1);
+                        if (how->share(desired, how->old, *p))
                                 continue;
                 }
-                ParseContext context = {.file = file, .policies = how->policies, .check_policies = true, .host = &desired->host};
+                ParseContext context = {.file = file, .policies = how->policies, .categories = desired->categories, .n_categories = desired->n_categories,
+                                        .check_policies = true, .host = &desired->host};
                 int r = load_file(desired, folder->fd, &context, *p, how, err);
                 if (r < 0)
                         return r;
@@ -341,31 +405,46 @@ static int policy_names(const Desired *desired, char ***ret, Error *err) {
         return r < 0 ? error_set_errno(err, r, "cannot read the configuration") : 0;
 }
 
-static int load_set(Desired *desired, int etc_fd, const Loading *how, Error *err) {
-        _cleanup_(folder_done) Folder policies = {"policies.d", NULL, -EBADF}, instances = {"instances.d", NULL, -EBADF},
-                                      recipes = {"templates.d", NULL, -EBADF};
+static int make_room(Desired *desired, const Folder *categories, const Folder *policies, const Folder *instances, Error *err) {
+        desired->categories = calloc(strv_length(categories->names) + 1, sizeof(*desired->categories));
+        desired->category_stamps = calloc(strv_length(categories->names) + 1, sizeof(*desired->category_stamps));
+        desired->policies = calloc(strv_length(policies->names) + 1, sizeof(*desired->policies));
+        desired->stamps = calloc(strv_length(policies->names) + 1, sizeof(*desired->stamps));
+        desired->instances = calloc(strv_length(instances->names) + 1, sizeof(*desired->instances));
+        if (!desired->categories || !desired->category_stamps || !desired->policies || !desired->stamps || !desired->instances)
+                return error_set_errno(err, ENOMEM, "cannot read the configuration");
+        return 0;
+}
+
+static int load_set(Desired *desired, int etc_fd, const Loading *common, Error *err) {
+        _cleanup_(folder_done) Folder categories = {"categories.d", NULL, -EBADF}, policies = {"policies.d", NULL, -EBADF},
+                                      instances = {"instances.d", NULL, -EBADF}, recipes = {"templates.d", NULL, -EBADF};
         _cleanup_strv_ char **names = NULL;
-        Folder *folders[] = {&policies, &instances, &recipes};
+        Folder *folders[] = {&categories, &policies, &instances, &recipes};
+        Loading how = *common;
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < ELEMENTS(folders); i++)
-                if ((r = list_folder(etc_fd, folders[i], how->rescue, err)) >= 0)
-                        r = edit_names(how->edit, folders[i]->path, &folders[i]->names, err);
+                if ((r = list_folder(etc_fd, folders[i], how.rescue, err)) >= 0)
+                        r = edit_names(how.edit, folders[i]->path, &folders[i]->names, err);
+        if (r >= 0)
+                r = make_room(desired, &categories, &policies, &instances, err);
         if (r < 0)
                 return r;
-        desired->policies = calloc(strv_length(policies.names) + 1, sizeof(*desired->policies));
-        desired->instances = calloc(strv_length(instances.names) + 1, sizeof(*desired->instances));
-        desired->stamps = calloc(strv_length(policies.names) + 1, sizeof(*desired->stamps));
-        if (!desired->policies || !desired->instances || !desired->stamps)
-                return error_set_errno(err, ENOMEM, "cannot read the configuration");
-        r = load_folder(desired, &policies, &(Loading) {.add = add_policy, .stamped = true, .old = how->old, .edit = how->edit, .rescue = how->rescue}, err);
+        how.add = add_category, how.share = share_category, how.stamps = desired->category_stamps, how.n = &desired->n_categories;
+        r = load_folder(desired, &categories, &how, err);
+        how.add = add_policy, how.share = share_policy, how.stamps = desired->stamps, how.n = &desired->n_policies;
+        if (r >= 0)
+                r = load_folder(desired, &policies, &how, err);
         if (r >= 0)
                 r = policy_names(desired, &names, err);
         ParseContext host = {.file = "hostd.conf", .policies = names, .check_policies = true};
-        if (r >= 0) // a missing file is all defaults
-                r = load_file(desired, etc_fd, &host, NULL, &(Loading) {.add = add_host, .missing = "", .required = true, .edit = how->edit, .rescue = how->rescue}, err);
+        how.add = add_host, how.stamps = NULL, how.missing = "", how.required = true; // a missing file is all defaults
         if (r >= 0)
-                r = load_folder(desired, &instances, &(Loading) {.add = add_instance, .policies = names, .edit = how->edit, .rescue = how->rescue}, err);
+                r = load_file(desired, etc_fd, &host, NULL, &how, err);
+        how.add = add_instance, how.policies = names, how.missing = NULL, how.required = false;
+        if (r >= 0)
+                r = load_folder(desired, &instances, &how, err);
         desired->recipes = TAKE_PTR(recipes.names);
         return r;
 }

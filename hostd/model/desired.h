@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Desired: what the files under /etc/hostd ask for, parsed and checked, and nothing else.
 //
-// hostd.conf -> HostConfig, instances.d/NAME.conf -> InstanceConfig, policies.d/NAME.conf -> Policy, templates.d/NAME.conf ->
-// recipes (opaque here: only their names). A set is loaded whole: one bad file refuses it with file, line, field and reason.
+// hostd.conf -> HostConfig, instances.d/NAME.conf -> InstanceConfig, policies.d/NAME.conf -> Policy, categories.d/NAME.conf -> Category
+// (lines, not settings), templates.d/NAME.conf -> recipes (opaque here: only their names). A set is loaded whole: one bad file refuses it with file, line, field and reason.
 // Each key is a row of a schema table (key, type, bounds, unit, default, scope, doc line); parser, writer, `set`, `unset`,
 // difference, `show --expanded`, the manual and the property test walk the same rows.
 #pragma once
@@ -44,11 +44,14 @@ typedef struct InstanceConfig {
         ValueSource *sources; // one per row of instance_schema(), for --expanded
 } InstanceConfig;
 
+#define HOST_UPSTREAMS_MAX 8
+
 typedef struct HostConfig {
         char *uplink;          // interface or "auto"
         NetworkSettings network; // pools parsed; network.uplink is owned, NULL for "auto"
         uint64_t memory_reserve_bytes, disk_reserve_bytes; // defaults from the host's size when UINT64_MAX
         char **allow_degraded; // for every instance
+        char **resolver_upstream; // at most HOST_UPSTREAMS_MAX addresses; NULL: the host's
         char **default_policies;
         char *default_template;
         uint64_t audit_keep_days;
@@ -72,6 +75,9 @@ typedef struct Desired {
         Policy **policies; // sorted by name
         DesiredStamp *stamps; // of the files of `policies`
         size_t n_policies;
+        Category **categories; // sorted by name
+        DesiredStamp *category_stamps;
+        size_t n_categories;
         char **recipes; // names in templates.d
 } Desired;
 
@@ -80,6 +86,7 @@ DEFINE_CLEANUP(InstanceConfig, instance_config_free)
 Desired *desired_free(Desired *desired);
 DEFINE_CLEANUP(Desired, desired_free)
 InstanceConfig *desired_find_instance(const Desired *desired, const char *name); // NULL if absent; borrowed
+Category *desired_find_category(const Desired *desired, const char *name);
 Policy *desired_find_policy(const Desired *desired, const char *name);
 
 // etc_fd: /etc/hostd. Missing folders are empty ones; a missing hostd.conf is all defaults. Cross-references (unknown policy)
@@ -87,8 +94,8 @@ Policy *desired_find_policy(const Desired *desired, const char *name);
 int desired_load(int etc_fd, Desired **ret, Error *err);
 // A file as somebody wants it, loaded in the place of the one on disk: "policies.d/web.conf", its text or, for none, NULL.
 typedef struct DesiredEdit { const char *path, *text; } DesiredEdit;
-// The same with an edit (may be NULL); policies whose files are as they were are shared with `old` (may be NULL) instead of being
-// parsed again.
+// The same with an edit (may be NULL); policies and categories whose files are as they were are shared with `old` (may be NULL)
+// instead of being parsed again.
 int desired_reload(int etc_fd, const Desired *old, const DesiredEdit *edit, Desired **ret, Error *err);
 
 // For a start, which a mistake in one file must not prevent: a file that is not valid is replaced by the newest earlier text of it

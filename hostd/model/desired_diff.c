@@ -2,6 +2,7 @@
 // Differences between two desired sets, as lines for people. Everything walks sorted vectors or the rows of a schema.
 #include <string.h>
 
+#include "base/size.h"
 #include "model/schema.h"
 
 // An empty text would look as if the line had been cut off.
@@ -27,18 +28,40 @@ static int diff_rows(const Schema *schema, const void *old, const void *new, con
 
 // A rule in the words of `hostctl policy show`; its comment is left out, because it enforces nothing.
 static char *rule_text(const PolicyRule *rule) {
-        char *text = NULL;
-        bool any = rule->protocol == POLICY_ANY;
+        char *text = NULL, rate[SIZE_TEXT_MAX], budget[SIZE_TEXT_MAX];
+        _cleanup_free_ char *methods = strv_join(rule->methods, ","), *paths = strv_join(rule->paths, ",");
+        size_t size;
+        FILE *f = methods && paths ? open_memstream(&text, &size) : NULL;
 
-        if (asprintf(&text, "%s %s%s%s%s%s", policy_action_to_string(rule->action), rule->to, any ? "" : " ",
-                     any ? "" : policy_protocol_to_string(rule->protocol), rule->ports ? " " : "", rule->ports ?: "") < 0)
+        if (!f)
                 return NULL;
-        return text;
+        fprintf(f, "%s %s", policy_action_to_string(rule->action), rule->to);
+        if (rule->protocol != POLICY_ANY)
+                fprintf(f, " %s", policy_protocol_to_string(rule->protocol));
+        if (rule->ports)
+                fprintf(f, " %s", rule->ports);
+        if (*methods)
+                fprintf(f, " methods %s", methods);
+        if (*paths)
+                fprintf(f, " paths %s", paths);
+        if (rule->inspect)
+                fputs(" inspect", f);
+        if (rule->rate)
+                fprintf(f, " rate %s", size_format(rule->rate, rate));
+        if (rule->budget)
+                fprintf(f, " budget %s", size_format(rule->budget, budget));
+        if (fclose(f) == 0)
+                return text;
+        free(text);
+        return NULL;
 }
 
+// What a category stands for is not the policy's text.
 static bool rule_equal(const PolicyRule *a, const PolicyRule *b) {
-        return a->action == b->action && a->protocol == b->protocol && strcmp(a->to, b->to) == 0 &&
-               strcmp(a->ports ?: "", b->ports ?: "") == 0 && strcmp(a->comment ?: "", b->comment ?: "") == 0;
+        PolicyRule x = *a, y = *b;
+
+        x.category = y.category = NULL;
+        return policy_rule_equal(&x, &y);
 }
 
 // Rules count from one here, as people count.
@@ -101,6 +124,10 @@ static const char *policy_name(const void *item) {
         return ((const Policy *) item)->name;
 }
 
+static const char *category_name(const void *item) {
+        return ((const Category *) item)->name;
+}
+
 static const char *recipe_name(const void *item) {
         return item;
 }
@@ -119,6 +146,31 @@ static int policy_compare(const void *old, const void *new, char ***ret) {
         return diff_policy(old, new, ret);
 }
 
+// Entries are a set to people: what one has and the other has not.
+static int append_entries(const Category *category, const Category *other, const char *what, char ***ret) {
+        int r = 0;
+
+        for (char **entry = category->entries; r >= 0 && entry && *entry; entry++)
+                if (!strv_contains(other->entries, *entry))
+                        r = strv_append_format(ret, "category %s: %s %s", category->name, *entry, what);
+        return r;
+}
+
+static int category_compare(const void *old, const void *new, char ***ret) {
+        size_t before = strv_length(*ret);
+        int r;
+
+        if (category_equal(old, new))
+                return 0;
+        r = append_entries(old, new, "removed", ret);
+        if (r >= 0)
+                r = append_entries(new, old, "added", ret);
+        if (r >= 0 && strv_length(*ret) == before)
+                r = strv_append_format(ret, "category %s: in another order", category_name(new));
+        return r;
+}
+
+static const Kind kind_category = {"category", category_name, category_compare};
 static const Kind kind_instance = {"instance", instance_name, instance_compare};
 static const Kind kind_policy = {"policy", policy_name, policy_compare};
 static const Kind kind_recipe = {"recipe", recipe_name, NULL}; // their content is not ours
@@ -152,6 +204,9 @@ int desired_diff(const Desired *old, const Desired *new, char ***ret) {
         _cleanup_strv_ char **lines = NULL;
         int r = diff_rows(&host_schema, &old->host, &new->host, "host", &lines);
 
+        if (r >= 0)
+                r = diff_sorted(&kind_category, (Items) {(void *const *) old->categories, old->n_categories},
+                                (Items) {(void *const *) new->categories, new->n_categories}, &lines);
         if (r >= 0)
                 r = diff_sorted(&kind_policy, (Items) {(void *const *) old->policies, old->n_policies},
                                 (Items) {(void *const *) new->policies, new->n_policies}, &lines);

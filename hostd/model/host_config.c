@@ -28,6 +28,8 @@ static const SchemaRow host_rows[] = {
          .doc = "template of instances whose file names none"},
         {"audit_keep_days", SCHEMA_COUNT, AT(audit_keep_days), .min = 1, .max = 36500, .fallback = "400",
          .doc = "days after which files of the audit log are deleted"},
+        {"resolver_upstream", SCHEMA_LIST, AT(resolver_upstream), VALID_CIDR,
+         .doc = "addresses of the name servers that answer for instances; without it those of /etc/resolv.conf"},
         {"connections_per_uid", SCHEMA_COUNT, AT(connections_per_uid), .min = 1, .max = 4096, .fallback = "256",
          .doc = "connections to the socket that one user may have at a time"},
 };
@@ -46,6 +48,20 @@ static int host_config_init(HostConfig *config, Error *err) {
         return schema_apply_fallbacks(&host_schema, config, err);
 }
 
+// A name server is one address; the kind of the row lets networks through.
+static int check_upstreams(const ConfigText *text, const HostConfig *config, Error *err) {
+        static const char key[] = "resolver_upstream";
+        size_t n = 0;
+        int r = 0;
+
+        for (char **address = config->resolver_upstream; r >= 0 && address && *address; address++, n++)
+                if (strchr(*address, '/'))
+                        r = error_set_field(err, key, "%s \"%s\" is a network; it must be the address of a name server", key, *address);
+        if (r >= 0 && n > HOST_UPSTREAMS_MAX)
+                r = error_set_field(err, key, "%s has %zu addresses, more than %d", key, n, HOST_UPSTREAMS_MAX);
+        return r < 0 ? config_text_locate(text, config_setting_get_member(config_root_setting(&text->config), key), r, err) : 0;
+}
+
 // "auto" is resolved by whoever knows the routes; here it only means that no interface was named.
 static int parse_settings(const ParseContext *context, const char *text, HostConfig *config, Error *err) {
         _cleanup_config_text_ ConfigText parsed = CONFIG_TEXT_NULL;
@@ -62,7 +78,8 @@ static int parse_settings(const ParseContext *context, const char *text, HostCon
                 if (!config->network.uplink)
                         return error_set_errno(err, ENOMEM, "cannot read hostd.conf");
         }
-        return schema_check_policies(context, &parsed, "default_policies", config->default_policies, err);
+        r = check_upstreams(&parsed, config, err);
+        return r < 0 ? r : schema_check_policies(context, &parsed, "default_policies", config->default_policies, err);
 }
 
 // Filled aside: *ret is written only when everything was right.

@@ -80,6 +80,11 @@ static const SchemaRow instance_rows[] = {
         LIMIT(LIMIT_INODES),
         LIMIT(LIMIT_OPEN_FILES, .fallback = "65536", .bounded = true),
         LIMIT(LIMIT_UPLOAD),
+        LIMIT(LIMIT_DOWNLOAD),
+        LIMIT(LIMIT_CONNECTIONS, .fallback = "1000", .bounded = true),
+        LIMIT(LIMIT_CONNECTION_RATE, .fallback = "200", .bounded = true),
+        LIMIT(LIMIT_DESTINATIONS, .fallback = "200"),
+        LIMIT(LIMIT_TRAFFIC),
 };
 _Static_assert(ELEMENTS(instance_rows) <= 64, "a difference is a bit set of 64 rows");
 _Static_assert(ELEMENTS(instance_rows) == 10 + _LIMIT_MAX, "every limit has a row");

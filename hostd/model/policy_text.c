@@ -15,10 +15,15 @@ static const SchemaRow policy_rows[] = {
 
 static const SchemaRow policy_rule_rows[] = {
         {"action", SCHEMA_CHOICE, offsetof(PolicyRule, action), .choices = actions, .doc = "allow or deny"},
-        {"to", SCHEMA_STRING, offsetof(PolicyRule, to), VALID_CIDR, .doc = "address or network"},
+        {"to", SCHEMA_STRING, offsetof(PolicyRule, to), VALID_DESTINATION, .doc = "address, network, name, *.suffix, * or @category"},
         {"protocol", SCHEMA_CHOICE, offsetof(PolicyRule, protocol), .choices = protocols, .fallback = "any",
          .doc = "any, tcp, udp or icmp"},
         {"ports", SCHEMA_STRING, offsetof(PolicyRule, ports), VALID_PORTS, .doc = "ports, with tcp and udp"},
+        {"methods", SCHEMA_LIST, offsetof(PolicyRule, methods), VALID_METHOD, .doc = "HTTP methods, where to is a name"},
+        {"paths", SCHEMA_LIST, offsetof(PolicyRule, paths), VALID_URL_PATH, .doc = "beginnings of HTTP paths, where to is a name"},
+        {"inspect", SCHEMA_BOOL, offsetof(PolicyRule, inspect), .fallback = "false", .doc = "take TLS apart, where to is a name"},
+        {"rate", SCHEMA_SIZE, offsetof(PolicyRule, rate), .min = 0, .max = INT64_C(1) << 40, .fallback = "0B", .doc = "bytes a second; 0B for no limit"},
+        {"budget", SCHEMA_SIZE, offsetof(PolicyRule, budget), .min = 0, .max = INT64_C(1) << 50, .fallback = "0B", .doc = "bytes a day; 0B for no limit"},
         {"comment", SCHEMA_STRING, offsetof(PolicyRule, comment), VALID_TEXT, .doc = "why the rule is there"},
 };
 
@@ -38,8 +43,23 @@ static int not_groups(const ConfigText *text, const config_setting_t *setting, E
         return config_text_locate(text, setting, r, err);
 }
 
+// "@name": what stands in its file now. Without a set around it nothing is known of categories.
+static int find_category(const ParseContext *context, size_t index, PolicyRule *rule, Error *err) {
+        char field[48];
+
+        if (rule->to[0] != '@' || !context->check_policies)
+                return 0;
+        for (size_t i = 0; i < context->n_categories; i++)
+                if (strcmp(context->categories[i]->name, rule->to + 1) == 0) {
+                        rule->category = category_share(context->categories[i]);
+                        return 0;
+                }
+        snprintf(field, sizeof(field), "rules[%zu].to", index);
+        return error_set_field(err, field, "%s names the category \"%s\", and there is no categories.d/%s.conf", field, rule->to + 1, rule->to + 1);
+}
+
 // One group of the list. Fields are named by where the rule stands, as policy_add() names them.
-static int add_rule(const ConfigText *text, const config_setting_t *setting, Policy *policy, Error *err) {
+static int add_rule(const ParseContext *context, const ConfigText *text, const config_setting_t *setting, Policy *policy, Error *err) {
         _cleanup_(policy_rule_done) PolicyRule rule = {0};
         char prefix[32];
         uint64_t seen;
@@ -57,21 +77,23 @@ static int add_rule(const ConfigText *text, const config_setting_t *setting, Pol
         for (size_t i = 0; i < 2; i++) // action and to; a rule without them would mean more than was meant
                 if (!(seen & UINT64_C(1) << i))
                         return missing(text, setting, policy->n_rules, policy_rule_rows[i].key, err);
-        r = policy_add(policy, &rule, err);
+        r = find_category(context, policy->n_rules, &rule, err);
+        if (r >= 0)
+                r = policy_add(policy, &rule, err);
         if (r < 0)
                 return config_text_locate(text, setting, r, err);
         rule = (PolicyRule) {0}; // its strings belong to the policy now
         return 0;
 }
 
-static int add_rules(const ConfigText *text, const config_setting_t *rules, Policy *policy, Error *err) {
+static int add_rules(const ParseContext *context, const ConfigText *text, const config_setting_t *rules, Policy *policy, Error *err) {
         if (!rules)
                 return 0; // everything is denied
         // An empty array cannot be told from an empty list by its meaning.
         if (!config_setting_is_list(rules) && !(config_setting_is_array(rules) && config_setting_length(rules) == 0))
                 return not_groups(text, rules, err);
         for (unsigned i = 0; i < (unsigned) config_setting_length(rules); i++) {
-                int r = add_rule(text, config_setting_get_elem(rules, i), policy, err);
+                int r = add_rule(context, text, config_setting_get_elem(rules, i), policy, err);
                 if (r < 0)
                         return r;
         }
@@ -94,9 +116,12 @@ int policy_parse_in(const ParseContext *context, const char *name, const char *t
         SchemaInput input = {&parsed, config_root_setting(&parsed.config), "rules", NULL};
         r = schema_parse(&policy_schema, &input, policy, NULL, err);
         if (r >= 0)
-                r = add_rules(&parsed, config_setting_get_member(input.group, "rules"), policy, err);
+                r = add_rules(context, &parsed, config_setting_get_member(input.group, "rules"), policy, err);
         if (r < 0)
                 return r;
+        for (size_t i = 0; context->check_policies && i < context->n_categories; i++)
+                if (strcmp(context->categories[i]->name, POLICY_SPARED) == 0)
+                        policy->spared = category_share(context->categories[i]);
         *ret = TAKE_PTR(policy);
         return 0;
 }

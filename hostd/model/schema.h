@@ -38,7 +38,7 @@ struct SchemaRow {
         int64_t min, max; // INT, COUNT, SIZE, SPAN
         const char *const *choices; // NULL-terminated
         LimitId limit;
-        bool bounded; // LIMIT: "max" is refused, because admission counts it
+        bool bounded; // LIMIT: "max" is refused, because admission counts it or all instances share what it bounds
         bool restart; // takes effect at the next start only
         const char *fallback; // default as text, NULL for none
         const char *doc; // NULL: the limit's
@@ -81,6 +81,8 @@ int schema_parse(const Schema *schema, const SchemaInput *input, void *object, u
 typedef struct ParseContext {
         const char *file; // for errors, may be NULL
         char *const *policies; // names that exist; only looked at if check_policies
+        Category *const *categories; // that exist; as above
+        size_t n_categories;
         bool check_policies;
         const HostConfig *host; // gives defaults to instances, may be NULL
 } ParseContext;

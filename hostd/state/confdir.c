@@ -27,11 +27,11 @@
 #define CONFDIR_LOG_MAX 10000      // lines; the text must fit what git_check() takes
 
 // The only folders there are. A file's path is one of them, a slash, a valid name and ".conf".
-static const char *const folders[] = {"instances.d", "policies.d", "templates.d"};
+static const char *const folders[] = {"categories.d", "instances.d", "policies.d", "templates.d"};
 
 static const char exclude_text[] = "# Written by hostd: only its own files are kept in history.\n"
-                                   "/*\n!/hostd.conf\n!/instances.d/\n!/policies.d/\n!/templates.d/\n"
-                                   "/*.d/*\n!/instances.d/*.conf\n!/policies.d/*.conf\n!/templates.d/*.conf\n.*\n";
+                                   "/*\n!/hostd.conf\n!/categories.d/\n!/instances.d/\n!/policies.d/\n!/templates.d/\n"
+                                   "/*.d/*\n!/categories.d/*.conf\n!/instances.d/*.conf\n!/policies.d/*.conf\n!/templates.d/*.conf\n.*\n";
 
 // Locks that a killed git leaves behind; none of them is ever ours between two commits.
 static const char *const lock_files[] = {".git/index.lock", ".git/HEAD.lock", ".git/config.lock", ".git/packed-refs.lock", ".git/refs/heads/main.lock",

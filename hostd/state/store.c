@@ -737,6 +737,12 @@ int store_value_set(Store *store, const char *key, const char *value, Error *err
         return r < 0 ? r : 0;
 }
 
+int store_value_keep(Store *store, const char *key, const char *value, Error *err) {
+        int r = store_begin(store, true, err);
+
+        return r < 0 ? r : store_end(store, store_value_set(store, key, value, err), true, err);
+}
+
 int store_value_get(Store *store, const char *key, char **ret, Error *err) {
         _cleanup_stmt_ sqlite3_stmt *stmt = statement_bind(store, ST_VALUE_GET, "t", key);
         int r = statement_step(store, stmt, err);

@@ -71,6 +71,7 @@ void store_warnings_free(StoreWarning *warnings, size_t n);
 // Small values that must outlive hostd (command deadlines, rule ids): key/value text. Keys: 1..128 of [A-Za-z0-9._:/-]; values:
 // UTF-8, at most 64 KiB. Keys below "store." are the store's own.
 int store_value_set(Store *store, const char *key, const char *value, Error *err); // NULL removes
+int store_value_keep(Store *store, const char *key, const char *value, Error *err); // the same, on disk when it returns
 int store_value_get(Store *store, const char *key, char **ret, Error *err);        // ERR_NOT_FOUND
 int store_value_list(Store *store, const char *prefix, char ***ret_keys, Error *err);
 

@@ -144,7 +144,7 @@ machine() {
 }
 
 main() {
-        local b all="launch exec delete resident list policy cycles"
+        local b all="launch exec delete resident list policy resolve splice cycles"
         keep=false benches= peer=false
         for b in "$@"; do
                 [ "$b" = --keep ] && keep=true && continue

@@ -131,6 +131,7 @@ static void instance_mounts(void) {
         mount_or_die(NULL, "/", NULL, MS_REC | MS_PRIVATE);
         mount_or_die("proc", "/proc", "proc", 0);
         mount_or_die("tmpfs", "/mnt", "tmpfs", 0);
+        mount_or_die("tmpfs", "/run", "tmpfs", 0);
         if (mount("devpts", "/dev/pts", "devpts", 0, "newinstance,ptmxmode=0666,mode=0620") < 0)
                 _exit(1);
         mount_or_die("/dev/pts/ptmx", "/dev/ptmx", NULL, MS_BIND);
@@ -601,6 +602,39 @@ static void channel_close(void) {
         channel = guest_channel_free(channel);
 }
 
+// The last fifty, for everybody inside. Whatever the guest put in the file's place, the helper goes on.
+static void test_denied(void) {
+        bool there = false;
+
+        for (int i = 0; i < 55; i++) {
+                char text[32];
+                (void) snprintf(text, sizeof(text), "denial %d", i);
+                guest_channel_denied(channel, text);
+        }
+        guest_channel_denied(channel, "not\na line");
+        for (int i = 0; i < 100 && !there; i++) {
+                loop_for(50 * USEC_PER_MSEC);
+                there = shell_gives("tail -n 1 /run/hostd/denied", "agent", "denial 54\n");
+        }
+        CHECK(there);
+        CHECK(shell_gives("wc -l </run/hostd/denied; head -n 1 /run/hostd/denied; stat -c %a:%U /run/hostd/denied; ls /run/hostd", "agent",
+                          "50\ndenial 5\n644:root\ndenied\n"));
+        CHECK(shell_gives("rm -r /run/hostd; mkfifo /run/hostd", NULL, ""));
+        guest_channel_denied(channel, "denial 55");
+        loop_for(200 * USEC_PER_MSEC);
+        CHECK(shell_gives("rm /run/hostd; mkdir -p /run/hostd/denied; echo x", NULL, "x\n"));
+        guest_channel_denied(channel, "denial 56");
+        loop_for(200 * USEC_PER_MSEC);
+        CHECK(shell_gives("rm -r /run/hostd; echo x", NULL, "x\n"));
+        guest_channel_denied(channel, "denial 57");
+        there = false;
+        for (int i = 0; i < 100 && !there; i++) {
+                loop_for(50 * USEC_PER_MSEC);
+                there = shell_gives("tail -n 3 /run/hostd/denied", "agent", "denial 55\ndenial 56\ndenial 57\n");
+        }
+        CHECK(there);
+}
+
 // hostd dies and comes back: what ran goes on, what ended meanwhile is told, what nobody remembers is stopped.
 static void test_reconnect(int fd) {
         static const char *const scripts[] = {"sleep 1; exit 7", "sleep 0.2; exit 8", "sleep 100", "sleep 100"};
@@ -729,6 +763,7 @@ int main(int argc, char **argv) {
         test_held();
         test_volume();
         test_race();
+        test_denied();
         printf("%llu packets ignored so far\n", (unsigned long long) guest_channel_ignored(channel)); // told late, of commands that were killed
         test_reconnect(fd);
         measure("with its cgroup");

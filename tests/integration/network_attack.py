@@ -179,7 +179,7 @@ def wire_up():
     run("ip", "-6", "route", "add", "default", "via", "2a01:4f8:2::1")
     run("ip", "route", "add", "10.99.0.0/16", "via", "93.1.1.2", ns="net")
     run("ip", "-6", "route", "add", "2a01:4f8:1:1::/64", "via", "2a01:4f8:2::2", ns="net")
-    for port in (25, 80, 81, 443, 9000):
+    for port in (25, 53, 80, 81, 443, 9000):
         serve("net", port)
     for address in ("93.1.1.1", "2a01:4f8:2::1"):  # until the uplink's neighbours know each other
         while tcp(None, address, 80)[0] != "open":
@@ -301,11 +301,12 @@ def test_restart(d):
     check(d.counters(1)["tx"] >= before["tx"], "counters survive a restart")
     check(run("nft", "list", "chain", "inet", "hostd", "i0001_rules").stdout == rules, "so do the rules")
     d.ok("attach 1")
+    d.ok("limits 1")
     d.ok("policy 1 deny@1.2.3.4/32@any@- allow@93.1.1.0/24@tcp@80")
     d.ok("policy 1 allow@93.1.1.0/24@tcp@80 allow@93.1.2.0/24@tcp@9000")
     d.ok("policy 1 allow@93.1.1.0/24@tcp@80 allow@93.1.2.0/24@tcp@9000")
     after = run("nft", "list", "chain", "inet", "hostd", "i0001_rules").stdout
-    check("0x00010000" not in after and after.count("accept") == 2, "ids are given anew, never again")
+    check("0x00010000" not in after and after.count("goto i0001_pass") == 2, "ids are given anew, never again")
     stop([flow])
     return d
 
@@ -319,6 +320,7 @@ def test_ids(d):
     d = Driver()
     d.ok("new uplk routed")
     d.ok("attach 1")
+    d.ok("limits 1")
     d.ok("policy 1 allow@93.1.1.0/24@tcp@80 allow@93.1.2.0/24@tcp@9000")
     check(run("nft", "list", "chain", "inet", "hostd", "i0001_rules").stdout == rules, "a restarted hostd gives equal rules their old ids")
     check(flow.dead is None and flow.gap < 0.15, "and flows went on (gap %.1f ms)" % (flow.gap * 1000))
@@ -493,7 +495,7 @@ def test_same(d):
     many += ["allow@10.%d.0.0/17@any@-" % i for i in range(30, 40)] + ["deny@10.%d.0.0/15@udp@53" % i for i in range(40, 60, 2)]
     many += ["allow@2a00::%x/128@udp@%d" % (i, 53 + i) for i in range(20)] + ["allow@2a00:%x::/30@tcp@25" % (4 * i) for i in range(1, 20)]
     rules += " " + " ".join(many)
-    show = lambda: run("nft", "list", "chain", "inet", "hostd", "i0009_rules").stdout + run("nft", "list", "set", "inet", "hostd", "i0009_live").stdout
+    show = lambda: "".join(run("nft", "list", *w.split()[:1], "inet", "hostd", w.split()[1]).stdout for w in ("chain i0009_rules", "chain i0009_nat", "set i0009_live"))
     d.ok("attach 9")
     d.ok("policy 9 " + rules)
     first = show()
@@ -502,6 +504,17 @@ def test_same(d):
     if first != second:
         print("\n".join(difflib.unified_diff(first.split("\n"), second.split("\n"), lineterm="")))
     check(first == second and first.count("comment") == 6 + 40 + 10 + 20 + 19 and first.count(" map {") >= 5, "messages and text make the same rules")
+    d.ok("border 9 resolver proxy")
+    rules += " allow@www.example.org@tcp@443 allow@*.example.org@tcp@80,443,9000 allow@93.0.0.0/8@tcp@443"
+    d.ok("policy 9 " + rules)
+    first = show()
+    d.ok("text 9 " + rules)
+    second = show()
+    if first != second:
+        print("\n".join(difflib.unified_diff(first.split("\n"), second.split("\n"), lineterm="")))
+    check(first == second and first.count("redirect to") == 4 and first.count("@i0009_names") == 4 and " return" in first, "with rules by name, too")
+    d.ok("border 9")
+    check("redirect" not in show() and "names" not in show(), "a slot that is not led to the border has no redirect")
     d.ok("detach 9")
     listed = run("nft", "list", "set", "inet", "hostd", "deny4").stdout + run("nft", "list", "set", "inet", "hostd", "deny6").stdout
     check(listed.count("/") == 28 and "10.0.0.0/8" in listed and "fc00::/7" in listed, "the denied ranges are as the table has them")
@@ -522,7 +535,7 @@ def test_upload(d):
 
     threading.Thread(target=swallow, daemon=True).start()
     limit = 100 if SLOW == 1 else 10  # Mbit/s; an emulated machine does not fill the bucket of 100
-    d.ok("upload 1 %d" % (limit * 125000))
+    d.ok("limits 1 upload=%d" % (limit * 125000))
     with Inside("c1"):
         s = socket.socket()
     s.connect(("93.1.1.1", 5001))
@@ -533,8 +546,517 @@ def test_upload(d):
             before, since = total[0], time.monotonic()
     rate = (total[0] - before) * 8 / (time.monotonic() - since) / 1e6
     s.close()
-    d.ok("upload 1 max")
+    d.ok("limits 1")
     check(limit * 0.5 < rate < limit * 1.12, "upload limited to %d Mbit/s: measured %.1f" % (limit, rate))
+
+
+def sink(ns, address, port):
+    """Counts what arrives; or sends without end to whoever says "get"."""
+    with Inside(ns):
+        s = socket.socket(family(address))
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((address, port))
+    s.listen(8)
+
+    def serve_one(c):
+        try:
+            if c.recv(3) == b"get":
+                while True:
+                    c.sendall(b"d" * 65536)
+        except OSError:
+            pass
+
+    def accept():
+        while True:
+            threading.Thread(target=serve_one, args=(s.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+
+
+def download(ns, address, port, seconds):
+    """Mbit/s of the last part, and how it ended."""
+    with Inside(ns):
+        s = socket.socket(family(address))
+    s.settimeout(1)
+    s.connect((address, port))
+    s.sendall(b"get")
+    start, total, since, ended = time.monotonic(), 0, None, "open"
+    while time.monotonic() - start < seconds:
+        try:
+            total += len(s.recv(1 << 18))
+        except OSError as e:
+            ended = type(e).__name__
+            break
+        if since is None and time.monotonic() - start > seconds / 4:
+            since, total = time.monotonic(), 0
+    s.close()
+    return total * 8 / max(time.monotonic() - (since or start), 0.001) / 1e6, ended
+
+
+def test_download(d):
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@- allow@2a01:4f8::/32@tcp@-")
+    sink("net", "93.1.1.1", 5002)
+    sink("net", "2a01:4f8:2::1", 5002)
+    limit = 100 if SLOW == 1 else 10
+    d.ok("limits 1 download=%d" % (limit * 125000))
+    qdisc = run("tc", "qdisc", "show", "dev", "hv0001").stdout
+    fair = "fq_codel" in qdisc
+    for address in ("93.1.1.1", "2a01:4f8:2::1"):
+        rate, _ = download("c1", address, 5002, 3)
+        check(limit * 0.5 < rate < limit * 1.1, "download from %s limited to %d Mbit/s: measured %.1f" % (address, limit, rate))
+    check("tbf" in qdisc and fair == ("fq_codel" not in d.ok("doctor")), "by a queue, %s" % ("fair" if fair else "first in, first out; doctor says so"))
+    plug(d, 1)
+    check("tbf" in run("tc", "qdisc", "show", "dev", "hv0001").stdout, "a new wire has the rate as well")
+    d.ok("limits 1")
+    check("tbf" not in run("tc", "qdisc", "show", "dev", "hv0001").stdout, "and none when the limit is taken away")
+
+
+def open_many(ns, address, port, n):
+    got = [tcp(ns, address, port) for _ in range(n)]
+    return [s for state, s in got if state == "open"], [state for state, _ in got if state != "open"]
+
+
+def test_limits(d):
+    """Connections, new ones a second, destinations a minute; each refusal is a reset, and counted."""
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@- allow@93.0.0.0/8@udp@53 allow@2a01:4f8::/32@tcp@-")
+    d.ok("limits 1 connections=20")
+    held, refused = open_many("c1", "93.1.1.1", 80, 15)
+    more, also = open_many("c1", "2a01:4f8:2::1", 80, 15)
+    check(len(held + more) == 20 and set(refused + also) == {"reset"} and d.counters(1)["connections"] == 10,
+          "20 connections at once, of both families together (%d), 10 resets counted" % len(held + more))
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    d.ok("attach 1")
+    d.ok("limits 1 connections=20")
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@- allow@93.0.0.0/8@udp@53 allow@2a01:4f8::/32@tcp@-")
+    check(tcp("c1", "93.1.1.1", 80)[0] == "reset", "a restarted hostd goes on counting")
+    for s in held[:5]:
+        s.close()
+    time.sleep(0.3)
+    again, _ = open_many("c1", "93.1.1.1", 80, 7)
+    check(len(again) == 5, "five that ended make room for five (%d)" % len(again))
+    d.ok("limits 1 connections=30")
+    for s in held + more + again:
+        s.close()
+    time.sleep(0.3)
+    held, _ = open_many("c1", "93.1.1.1", 80, 33)
+    check(len(held) == 30, "a new limit counts at once (%d)" % len(held))
+    for s in held:
+        s.close()
+    d.ok("limits 1 connection_rate=5")
+    before = d.counters(1)["rate"]
+    held, refused = open_many("c1", "93.1.1.1", 80, 40)
+    check(8 <= len(held) < 40 and set(refused) == {"reset"} and d.counters(1)["rate"] - before == len(refused), "new connections a second (%d of 40 at once)" % len(held))
+    for s in held:
+        s.close()
+    d.ok("limits 1 destinations=10")
+    [udp("c1", "93.1.1.%d" % i, 53, 0.05) for i in range(1, 21) if i != 2]  # which is the host
+    check(d.counters(1)["destinations"] == 9, "a scan of 19 ends at the tenth address (%d refused)" % d.counters(1)["destinations"])
+    check(tcp("c1", "93.1.1.1", 80)[0] == "reset" and udp("c1", "93.1.1.1", 53) == "open", "a port more is a destination more; those from before are not")
+    check(tcp("c1", "2a01:4f8:2::1", 80)[0] == "open", "the other family is counted by itself")
+    d.ok("limits 1 destinations=12")
+    check(tcp("c1", "93.1.1.1", 80)[0] == "open", "another limit begins a new minute")
+    d.ok("policy 1 allow@93.1.1.0/24@tcp@-")
+    [tcp("c1", "93.1.2.1", port) for port in range(2000, 2020)]
+    check(tcp("c1", "93.1.1.1", 81)[0] == "open", "what the policy denies uses up nothing")
+    d.ok("limits 1")
+    return d
+
+
+def test_traffic(d):
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@-")
+    d.ok("limits 1 traffic=3000000")
+    flow = Flow("c1", "93.1.1.1", 80)
+    settle([flow])
+    d.ok("watch 50")
+    rate, ended = download("c1", "93.1.1.1", 5002, 5)
+    used = int(re.search(r"used=(\d+)", d.ok("traffic 1")).group(1))
+    time.sleep(0.2)
+    check(ended == "ConnectionResetError" and 3000000 <= used < 4000000, "at the end of the day's traffic everything is reset (%s, %d)" % (ended, used))
+    check(flow.dead == "reset" and tcp("c1", "93.1.1.1", 80)[0] == "reset" and d.counters(1)["traffic"] >= 2, "established flows, and new ones (%s)" % flow.dead)
+    check("lost=no spent=1" in d.ok("watch 100") and "spent=0" in d.ok("watch 50"), "what the kernel tells of it is no foreign change, and is told once")
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    d.ok("attach 1")
+    d.ok("limits 1 traffic=3000000")
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@-")
+    check("used=%d" % used in d.ok("traffic 1") and tcp("c1", "93.1.1.1", 80)[0] == "reset", "what was used survives a restart")
+    d.ok("watch 100")
+    run("nft", "flush", "ruleset")
+    d.ok("watch 1000")
+    check("used=%d" % used in d.ok("traffic 1") and tcp("c1", "93.1.1.1", 80)[0] == "reset", "and a foreign flush")
+    d.ok("limits 1 traffic=9000000")
+    more = int(re.search(r"used=(\d+)", d.ok("traffic 1")).group(1))
+    check(used <= more < used + 100000 and tcp("c1", "93.1.1.1", 80)[0] == "open", "a larger limit counts on (%d)" % more)
+    d.ok("resume 1 5")
+    check(int(re.search(r"used=(\d+)", d.ok("traffic 1")).group(1)) >= more, "what the kernel has counted is kept")
+    d.ok("begin 1")
+    left = int(re.search(r"used=(\d+)", d.ok("traffic 1")).group(1))
+    check(left < 1000, "a day begins with nothing (%d)" % left)
+    d.ok("detach 1")
+    for line in ("attach 1", "resume 1 8999999", "limits 1 traffic=9000000", "policy 1 allow@93.0.0.0/8@tcp@-"):
+        d.ok(line)
+    plug(d, 1)
+    tcp("c1", "93.1.1.1", 80)
+    check(tcp("c1", "93.1.1.1", 80)[0] == "reset", "a new start of the instance begins with what was used before")
+    d.ok("limits 1")
+    check("error" in d.do("traffic 1") and tcp("c1", "93.1.1.1", 80)[0] == "open", "without the limit nothing is counted")
+    return d
+
+
+def test_cut(d):
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@- allow@2a01:4f8::/32@tcp@-")
+    flows = [Flow("c1", "93.1.1.1", 80), Flow("c1", "2a01:4f8:2::1", 80)]
+    state, idle = tcp("c1", "93.1.1.1", 81)
+    state, host = tcp(None, "10.99.0.1", 7000)
+    settle(flows)
+    start = time.monotonic()
+    d.ok("cut 1 yes")
+    time.sleep(0.3)
+    check([f.dead for f in flows] == ["reset"] * 2, "cut: established flows die (%s, after %.1f ms)" % ([f.dead for f in flows], (max(f.died_at for f in flows) - start) * 1000))
+    wan = sniff("net", "inet0")
+    drain(wan)
+    check(tcp("c1", "93.1.1.1", 80)[0] == "reset" and tcp("c1", "2a01:4f8:2::1", 80)[0] == "reset", "new ones are reset")
+    leaked = [f for f, a in drain(wan) if a[2] != socket.PACKET_OUTGOING and (socket.inet_aton("10.99.0.1") in f[:40] or socket.inet_pton(socket.AF_INET6, "2a01:4f8:1:1::1") in f[:60])]
+    check(not leaked, "and nothing leaves (%d frames)" % len(leaked))
+    check(tcp(None, "10.99.0.1", 7000, 0.4)[0] != "open", "the host does not reach it either")
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    check(tcp("c1", "93.1.1.1", 80)[0] == "reset", "cut survives a restart")
+    for line in ("attach 1", "limits 1", "cut 1 yes", "policy 1 allow@93.0.0.0/8@tcp@- allow@2a01:4f8::/32@tcp@-", "watch 100"):
+        d.ok(line)
+    run("nft", "flush", "ruleset")
+    d.ok("watch 1000")
+    check(tcp("c1", "93.1.1.1", 80)[0] == "reset", "and a foreign flush")
+    d.ok("cut 1 no")
+    check(tcp("c1", "93.1.1.1", 80)[0] == "open" and tcp("c1", "2a01:4f8:2::1", 80)[0] == "open", "restored: as before")
+    idle.settimeout(0.5)
+    try:
+        idle.sendall(b"z")
+        alive = idle.recv(1) == b"z"
+    except OSError:
+        alive = False
+    check(not alive, "but no flow from before comes back to life")
+    stop(flows)
+    host.close()
+    return d
+
+
+def banner(port, text, kind=socket.SOCK_STREAM, at=("::", 0)):
+    """On the host: whoever says something is told who he has reached."""
+    with Inside(None):
+        s = socket.socket(family(at[0]), kind)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if at[0] == "::":
+        s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    s.bind((at[0], port, 0, at[1]) if ":" in at[0] else (at[0], port))
+
+    def hold(c):
+        try:
+            c.recv(100)
+            c.sendall(text)
+            c.recv(100)
+        except OSError:
+            pass
+
+    def stream():
+        s.listen(64)
+        while True:
+            threading.Thread(target=hold, args=(s.accept()[0],), daemon=True).start()
+
+    def datagram():
+        while True:
+            _, peer = s.recvfrom(2048)
+            s.sendto(text, peer)
+
+    threading.Thread(target=stream if kind == socket.SOCK_STREAM else datagram, daemon=True).start()
+
+
+def who(ns, address, port, kind=socket.SOCK_STREAM):
+    with Inside(ns):
+        s = socket.socket(family(address), kind)
+    s.settimeout(2)
+    try:
+        s.connect((address, port))
+        s.send(b"x")
+        return s.recv(100).decode()
+    except (ConnectionRefusedError, ConnectionResetError):
+        return "reset"
+    except socket.timeout:
+        return "silent"
+    except OSError:
+        return "unreachable"
+
+
+def live_ids(slot):
+    return [int(m, 16) & 0xffff for m in re.findall(r"0x([0-9a-f]{8})", run("nft", "list", "set", "inet", "hostd", "i%04x_live" % slot).stdout)]
+
+
+def test_redirect(d):
+    four, six = "93.1.1.1", "2a01:4f8:2::1"
+    banner(8453, b"resolver")
+    banner(8453, b"resolver", socket.SOCK_DGRAM, ("169.254.0.1", 0))  # where a datagram comes from is what it was sent to
+    banner(8453, b"resolver", socket.SOCK_DGRAM, ("fe80::1", socket.if_nametoindex("hv0001")))
+    for port, text in ((8443, b"tls"), (8480, b"http"), (3128, b"connect")):
+        banner(port, text)
+    broad = "allow@0.0.0.0/0@any@- allow@::/0@any@-"
+    d.ok("policy 1 " + broad)
+    check(who("c1", four, 53, socket.SOCK_DGRAM) == "x" and who("c1", four, 443) == "x", "without the border nothing is redirected")
+    check({who("c1", a, p) for a in ("169.254.0.1", "93.1.1.2") for p in (8453, 8443, 8480, 3128)} == {"reset"}, "and its ports are closed")
+    d.ok("border 1 resolver proxy")
+    names = "deny@93.1.2.0/24@tcp@444 allow@93.1.2.0/24@tcp@80,443 allow@www.example.org@tcp@443"
+    d.ok("policy 1 " + names)
+    asked = [who("c1", a, 53, k) for a in (four, six, "8.8.8.8", "10.99.0.2") for k in (socket.SOCK_DGRAM, socket.SOCK_STREAM)]
+    check(set(asked) == {"resolver"}, "every DNS question goes to the resolver %s" % asked)
+    check(who("c1", four, 443) == "tls" and who("c1", six, 443) == "tls" and who("c1", "10.50.0.1", 443) == "tls", "TLS goes to the proxy")
+    check(who("c1", "93.1.2.1", 443) == "x" and who("c1", "93.1.2.1", 80) == "x", "but not where a rule by address stands in front")
+    check(who("c1", four, 80) == "reset" and who("c1", six, 80) == "reset", "HTTP is denied unless a name has its port")
+    check(who("c1", four, 853) == "reset" and who("c1", four, 443, socket.SOCK_DGRAM) == "unreachable", "so are DoT and QUIC")
+    check({who("c1", a, p) for a in ("169.254.0.1", "93.1.1.2") for p in (8453, 8443, 8480)} == {"reset"}, "nobody speaks to the redirects' ports who was not sent there")
+    check(who("c1", "169.254.0.1", 3128) == "connect" and who("c1", "93.1.1.2", 3128) == "reset", "CONNECT is asked at the gateway's address only")
+    d.ok("policy 1 deny@93.1.1.0/24@tcp@- allow@*.example.org@tcp@80,443")
+    check(who("c1", four, 443) == "reset" and who("c1", "93.1.2.1", 443) == "tls" and who("c1", "93.1.2.1", 80) == "http", "a denial in front is decided here; HTTP by Host")
+    before = d.counters(1)
+    d.ok("limits 1 connections=3")
+    held = []
+    for _ in range(5):
+        with Inside("c1"):
+            s = socket.socket()
+        s.settimeout(1)
+        try:
+            s.connect(("93.1.2.1", 443))
+            s.send(b"x")
+            held.append(s.recv(10))
+            held.append(s)
+        except OSError:
+            pass
+    check(len(held) == 6, "connections through the proxy count (%d)" % (len(held) // 2))
+    d.ok("limits 1")
+    after = d.counters(1)
+    check(after["tx"] - before["tx"] >= 12 and after["rx"] - before["rx"] >= 6, "and so do their packets, both ways")
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    check(who("c1", "93.1.2.1", 443) == "tls" and who("c1", four, 53) == "resolver", "it survives a restart")
+    for line in ("attach 1", "limits 1", "border 1 resolver proxy", "policy 1 " + names, "watch 50"):
+        d.ok(line)
+    run("nft", "flush", "ruleset")
+    d.ok("watch 1000")
+    check(who("c1", four, 443) == "tls" and who("c1", "93.1.2.1", 443) == "x" and who("c1", four, 53) == "resolver", "and a foreign flush")
+    d.ok("cut 1 yes")
+    check(who("c1", four, 443) == "reset" and who("c1", four, 53, socket.SOCK_DGRAM) == "unreachable", "an instance that is cut off reaches neither")
+    d.ok("cut 1 no")
+    d.ok("border 1")
+    d.ok("policy 1 " + broad)
+    check(who("c1", four, 443) == "x" and who("c1", four, 53, socket.SOCK_DGRAM) == "x", "without the border it is as before")
+    return d
+
+
+def test_names(d):
+    """Addresses that the resolver found: there before its answer, gone by themselves, never more than the policy."""
+    policy = "deny@93.1.2.1/32@any@- allow@db.example.org@tcp@443,9000"
+    d.ok("border 1 resolver proxy")
+    d.ok("policy 1 " + policy)
+    (number,) = live_ids(1)
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "reset", "a name without its address is closed")
+    first, again = d.ms("name 1 %d 93.1.1.1 30" % number), sorted(d.ms("name 1 %d 93.1.1.1 30" % number) for _ in range(9))[4]
+    d.ok("name 1 %d 2a01:4f8:2::1 30" % number)
+    print("      address of a name: first %.2f ms, refreshed %.2f ms" % (first, again))
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "open" and tcp("c1", "2a01:4f8:2::1", 9000)[0] == "open", "with it it is open")
+    check(tcp("c1", "93.1.1.1", 81)[0] == "reset" and who("c1", "93.1.1.1", 443) == "tls", "on its port; TLS is the proxy's")
+    listed = run("nft", "list", "map", "inet", "hostd", "i0001_names4").stdout
+    check("443" not in listed and "timeout 10m30s" in listed, "for its time and a grace")
+    check("error" in d.do("name 1 %d 10.50.0.1 30" % number) and "error" in d.do("name 1 %d 169.254.169.254 30" % number), "not a private address")
+    check("error" in d.do("name 1 %d 93.1.1.1 30" % (number + 1)) and "error" in d.do("name 2 1 93.1.1.1 30"), "not for a rule that there is not")
+    d.ok("name 1 %d 93.1.2.1 30" % number)
+    check(tcp("c1", "93.1.2.1", 9000)[0] == "reset", "not against a denial in front")
+    flow = Flow("c1", "93.1.1.1", 9000)
+    settle([flow])
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    for line in ("attach 1", "limits 1", "border 1 resolver proxy", "policy 1 " + policy, "watch 50"):
+        d.ok(line)
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "open", "addresses survive a restart")
+    run("nft", "flush", "ruleset")
+    d.ok("watch 1000")
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "open" and flow.dead is None, "and a foreign flush")
+    d.ok("policy 1 allow@other.example.org@tcp@9000")
+    time.sleep(0.3)
+    check(flow.dead == "reset" and tcp("c1", "93.1.1.1", 9000)[0] == "reset", "a rule that is gone takes its addresses with it")
+    stop([flow])
+    d.ok("policy 1 " + policy)
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "reset", "and one that comes back does not find them")
+    (number,) = live_ids(1)
+    d.ok("name 1 %d 93.1.1.1 30" % number)
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "open", "until they are found again")
+    full = [d.do("name 1 %d 94.%d.%d.1 30" % (number, i >> 8, i & 255)) for i in range(4096)]
+    check("error" in full[-1] and "error" not in full[4000], "the map has an end, and says so: %s" % full[-1])
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "open", "which leaves what was in it")
+    d.ok("border 1")
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "reset", "without the resolver no address counts")
+    d.ok("policy 1")
+    return d
+
+
+def peer_server(ns, port, kind=socket.SOCK_STREAM):
+    """In an instance: tells each who he is, and goes on as long as he does."""
+    for address in ("10.99.0.1", "2a01:4f8:1:1::1"):
+        with Inside(ns):
+            s = socket.socket(family(address), kind)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind((address, port))
+
+        def hold(c, peer):
+            try:
+                while c.recv(100):
+                    c.sendall(peer[0].encode())
+            except OSError:
+                pass
+
+        def stream(s=s):
+            s.listen(64)
+            while True:
+                c, peer = s.accept()
+                threading.Thread(target=hold, args=(c, peer), daemon=True).start()
+
+        def datagram(s=s):
+            while True:
+                _, peer = s.recvfrom(2048)
+                s.sendto(peer[0].encode(), peer)
+
+        threading.Thread(target=stream if kind == socket.SOCK_STREAM else datagram, daemon=True).start()
+
+
+def test_expose(d):
+    d.ok("policy 1 allow@0.0.0.0/0@tcp@9999")
+    d.ok("attach 2")
+    peer_server("c1", 7100)
+    peer_server("c1", 7100, socket.SOCK_DGRAM)
+    four, six, inside4, inside6 = "93.1.1.2", "2a01:4f8:2::2", "93.1.1.1", "2a01:4f8:2::1"
+    check(who("net", four, 8100) == "reset" and who("net", six, 8100) == "reset", "nothing is exposed unless somebody says so")
+    d.ok("expose 1 0 tcp 8100 7100 0 -")
+    d.ok("expose 1 1 udp 8100 7100 0 -")
+    found = [who("net", a, 8100, k) for a in (four, six) for k in (socket.SOCK_STREAM, socket.SOCK_DGRAM)]
+    check(found == [inside4, inside4, inside6, inside6], "TCP and UDP, IPv4 and IPv6, and the instance sees who comes %s" % found)
+    check(who("net", four, 7100) == "reset" and who("net", "10.99.0.1", 7100) == "silent", "no other port, and not past the host's address")
+    check(who("c2", four, 8100) == "reset" and who("c2", "169.254.0.1", 8100) == "reset", "not for other instances")
+    check("error" in d.do("expose 2 0 tcp 8100 7100 0 -") and "error" not in d.do("expose 1 0 tcp 8100 7100 0 -"), "a port leads to one instance; already so is success")
+    d.ok("expose 1 2 tcp 8101 7100 0 93.1.2.0/24")
+    with Inside("net"):
+        s = socket.socket()
+    s.bind(("93.1.2.1", 0))
+    s.settimeout(1)
+    s.connect((four, 8101))
+    s.send(b"x")
+    check(s.recv(50) == b"93.1.2.1" and who("net", four, 8101) == "silent" and who("net", six, 8101) == "reset", "from one network only")
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    check(who("net", four, 8100) == inside4, "it survives a restart")
+    for line in ("attach 1", "attach 2", "limits 1", "policy 1", "expose 1 0 tcp 8100 7100 0 -", "expose 1 1 udp 8100 7100 0 -", "expose 1 2 tcp 8101 7100 0 93.1.2.0/24", "watch 50"):
+        d.ok(line)
+    s.send(b"x")
+    check(s.recv(50) == b"93.1.2.1", "with its connections")
+    run("nft", "flush", "ruleset")
+    d.ok("watch 1000")
+    s.send(b"x")
+    check(who("net", six, 8100) == inside6 and who("net", four, 8101) == "silent" and s.recv(50) == b"93.1.2.1", "and a foreign flush")
+    d.ok("unexpose 1 2 tcp 8101 7100 0 93.1.2.0/24")
+    try:
+        s.send(b"x")
+        gone = s.recv(50) == b""
+    except OSError:
+        gone = True
+    check(gone and who("net", four, 8101) == "reset", "closed: its connections end")
+    d.ok("policy 1 allow@0.0.0.0/0@any@- allow@::/0@any@-")
+    d.ok("expose 1 3 tcp 8102 7100 6000 -")  # a busy machine takes its time
+    end = time.monotonic() + 6.5
+    with Inside("net"):
+        s = socket.socket()
+    s.settimeout(4)
+    s.connect((four, 8102))
+    s.send(b"x")
+    held = s.recv(50)
+    time.sleep(max(end - time.monotonic(), 0))
+    try:
+        s.send(b"x")
+        gone = s.recv(50) == b""
+    except OSError:
+        gone = True
+    check(held == inside4.encode() and gone and who("net", four, 8102) == "reset", "at its time it ends by itself, with its connections, whatever the policy")
+    d.ok("expose 1 3 tcp 8102 7100 0 -")
+    check(who("net", four, 8102) == inside4, "and may begin again")
+    d.ok("limits 1 connections=2")
+    held = []
+    for _ in range(4):
+        with Inside("net"):
+            c = socket.socket()
+        c.settimeout(1)
+        try:
+            c.connect((four, 8100))
+            c.send(b"x")
+            c.recv(50)
+            held.append(c)
+        except OSError:
+            pass
+    check(len(held) == 2, "connections from outside are limited, too (%d)" % len(held))
+    for c in held:
+        c.close()
+    d.ok("limits 1")
+    d.ok("cut 1 yes")
+    check(who("net", four, 8100) == "silent", "an instance that is cut off is not reached")
+    d.ok("cut 1 no")
+    check(who("net", four, 8100) == inside4, "and then again")
+    d.ok("unexpose 1 0 tcp 8100 7100 0 -")
+    d.ok("policy 1")
+    return d
+
+
+def as_user(uid, address, port, kind="STREAM"):
+    code = "import socket,sys\ns=socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET, socket.SOCK_%s)\ns.settimeout(1)\ns.connect((sys.argv[1],int(sys.argv[2])))\ns.send(b'x')\nprint(len(s.recv(9)))" % kind
+    return run("setpriv", "--reuid=%d" % uid, "--regid=%d" % uid, "--clear-groups", "python3", "-c", code, address, str(port), quiet=True).returncode == 0
+
+
+def test_helpers(d):
+    """The border's programs must not become deputies."""
+    resolver, proxy, other = 4001, 4002, 4003
+    inside = (("10.50.0.1", 80, "STREAM"), ("10.50.0.1", 53, "STREAM"), ("fd50::1", 80, "STREAM"), ("169.254.169.254", 80, "STREAM"), ("93.1.1.2", 8080, "STREAM"),
+              ("127.0.0.1", 8080, "STREAM"), ("::1", 8080, "STREAM"), ("10.99.0.1", 7000, "STREAM"), ("2a01:4f8:1:1::1", 7000, "STREAM"))
+    run("ip", "-6", "route", "replace", "fd50::1", "via", "2a01:4f8:2::1")
+    reach = lambda uid: {a for a in inside if as_user(uid, *a)}
+    check(reach(proxy) == set(inside), "before it is told who they are the host's users reach everything %s" % (set(inside) - reach(proxy)))
+    d.ok("helpers %d %d %d @10.50.0.1 @fd50::1" % (resolver, resolver, proxy))
+    for uid, what in ((proxy, "proxy"), (resolver, "resolver")):
+        found = reach(uid)
+        check(found == ({("10.50.0.1", 53, "STREAM")} if uid == resolver else set()), "%s: nothing private, nothing of the host, no instance %s" % (what, found))
+        check(as_user(uid, "93.1.1.1", 80) and as_user(uid, "2a01:4f8:2::1", 443), "%s: the internet" % what)
+    check(reach(other) == set(inside) and tcp(None, "10.99.0.1", 7000)[0] == "open", "others are not concerned")
+    server = "import socket\ns=socket.socket()\ns.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1)\ns.bind(('169.254.0.1',3129))\ns.listen()\nprint(1,flush=True)\nwhile True:\n c,_=s.accept()\n c.recv(9)\n c.send(b'helper')\n c.close()"
+    p = subprocess.Popen(["setpriv", "--reuid=%d" % proxy, "--clear-groups", "python3", "-c", server], stdout=subprocess.PIPE)
+    p.stdout.readline()
+    run("nft", "insert rule inet hostd i0001_host tcp dport 3129 accept")
+    check(who("c1", "169.254.0.1", 3129) == "helper", "they answer those who ask them")
+    p.kill()
+    p.wait()
+    d.close()
+    d = Driver()
+    d.ok("new uplk routed")
+    check(not as_user(proxy, "10.50.0.1", 80) and as_user(proxy, "93.1.1.1", 80), "the fence survives a restart")
+    d.ok("attach 1")
+    d.ok("limits 1")
+    d.ok("helpers %d %d %d" % (resolver, resolver, proxy))
+    check(not as_user(resolver, "10.50.0.1", 53), "an upstream that is gone is closed")
+    d.ok("watch 50")
+    run("nft", "flush", "ruleset")
+    d.ok("watch 1000")
+    check(not as_user(proxy, "10.50.0.1", 80) and as_user(proxy, "93.1.1.1", 80), "and a foreign flush")
+    d.ok("helpers 0")
+    check(as_user(proxy, "10.50.0.1", 80), "without users there is no fence")
+    return d
 
 
 def test_speed(d):
@@ -617,6 +1139,7 @@ def test_detach(d):
     d.ok("detach 4097")
     check("[" not in d.ok("leaks"), "and detaching the slot removes them")
     base = run("nft", "list", "ruleset").stdout
+    check(" 8100" not in base and "8102" not in base, "nor a port that led there")
     check("0001" not in base.replace("0x00000", "") and "hv0001" not in base + run("ip", "rule").stdout + run("ip", "-6", "rule").stdout, "no chain, element or rule of the slot is left")
     d.ok("remove-all")
     check("hostd" not in run("nft", "list", "tables").stdout and "blackhole" not in run("ip", "rule").stdout, "remove-all leaves nothing")
@@ -624,8 +1147,8 @@ def test_detach(d):
 
 
 def sysctls():
-    """Everything below net.ipv4 and net.ipv6 that has a value, of the interfaces that are there now."""
-    text = run("sysctl", "-a", "--pattern", r"^net\.ipv[46]\.").stdout
+    """Everything below net.ipv4 and net.ipv6 that has a value, of the interfaces that are there now, and the accounts of connections."""
+    text = run("sysctl", "-a", "--pattern", r"^net\.(ipv[46]\.|netfilter\.nf_conntrack_(acct|timestamp))").stdout
     return {line for line in text.split("\n") if line and ".neigh." not in line and "stat_" not in line and "hv0" not in line}
 
 
@@ -633,7 +1156,9 @@ def test_forwarding():
     """What routing changed on this host is put back, unless somebody else forwards by now. The first to run: it is off."""
     value = lambda name: run("sysctl", "-n", name).stdout.strip()
     on = lambda: (value("net.ipv4.ip_forward"), value("net.ipv6.conf.all.forwarding"))
-    run("sysctl", "-q", "net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0")
+    run("nft", "add table inet loads; add chain inet loads c; add rule inet loads c ct state new")  # the module, for what it has below /proc/sys
+    run("nft", "delete table inet loads")
+    run("sysctl", "-q", "net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0", "net.netfilter.nf_conntrack_acct=0", "net.netfilter.nf_conntrack_timestamp=0")
     run("ip", "link", "add", "special", "type", "veth", "peer", "name", "special2")
     run("sysctl", "-q", "net.ipv4.conf.special.forwarding=1", "net.ipv6.conf.special.forwarding=1", "net.ipv4.conf.all.accept_redirects=0",
         "net.ipv6.conf.uplk.accept_ra=1")
@@ -649,6 +1174,7 @@ def test_forwarding():
         return d
 
     d = once("alone")
+    check((value("net.netfilter.nf_conntrack_acct"), value("net.netfilter.nf_conntrack_timestamp")) == ("1", "1"), "bytes and times of connections are kept")
     check("[net.ipv4.ip_forward is 0 again, as it was before hostd] [net.ipv6.conf.all.forwarding is 0 again" in d.ok("remove-all"), "removing says what it put back")
     difference = before ^ sysctls()
     check(not difference, "every sysctl is as it was %s" % sorted(difference))
@@ -696,6 +1222,14 @@ def main():
     test_explain_sample(d)
     test_same(d)
     test_upload(d)
+    test_download(d)
+    d = test_limits(d)
+    d = test_traffic(d)
+    d = test_cut(d)
+    d = test_redirect(d)
+    d = test_names(d)
+    d = test_expose(d)
+    d = test_helpers(d)
     test_speed(d)
     test_foreign(d)
     test_detach(d).close()

@@ -78,6 +78,51 @@ static int do_policy(char **a, Error *err) {
         return r < 0 ? r : network_set_policy(network, (uint16_t) number(a[1]), &policy, 1, err);
 }
 
+static NetworkBorder border;
+
+// border SLOT [resolver] [proxy]
+static int do_border(char **a, Error *err) {
+        border = (NetworkBorder) {strv_contains(a + 2, "resolver"), strv_contains(a + 2, "proxy")};
+        return network_set_border(network, (uint16_t) number(a[1]), &border, err);
+}
+
+// name SLOT ID ADDRESS TTL
+static int do_name(char **a, Error *err) {
+        NetworkName name = {(uint16_t) number(a[1]), (uint16_t) number(a[2]), strchr(a[3], ':') ? AF_INET6 : AF_INET, {0}, number(a[4])};
+
+        (void) inet_pton(name.family, a[3], name.address);
+        return network_name_insert(network, &name, err);
+}
+
+// helpers RESOLVER UID… [@UPSTREAM…]
+static int do_helpers(char **a, Error *err) {
+        NetworkHelpers helpers = {.resolver = number(a[1])};
+
+        for (char **p = a + 2; *p; p++)
+                if (**p == '@') {
+                        helpers.upstreams[helpers.n_upstreams].family = strchr(*p, ':') ? AF_INET6 : AF_INET;
+                        (void) inet_pton(helpers.upstreams[helpers.n_upstreams].family, *p + 1, helpers.upstreams[helpers.n_upstreams].address);
+                        helpers.n_upstreams++;
+                } else {
+                        helpers.uids[helpers.n_uids++] = number(*p);
+                }
+        return network_set_helpers(network, &helpers, err);
+}
+
+// expose|unexpose SLOT ID PROTOCOL AS PORT MS CIDR|-
+static int do_expose(char **a, Error *err) {
+        NetworkExposure e = {.slot = (uint16_t) number(a[1]), .id = (uint8_t) number(a[2]), .protocol = strcmp(a[3], "udp") == 0 ? IPPROTO_UDP : IPPROTO_TCP,
+                             .host_port = (uint16_t) number(a[4]), .port = (uint16_t) number(a[5]), .left_ms = number(a[6])};
+        Cidr from;
+
+        if (cidr_parse(a[7], &from) >= 0) {
+                e.from_family = from.family;
+                e.from_prefix = from.prefix;
+                memcpy(e.from, from.bytes, sizeof(e.from));
+        }
+        return *a[0] == 'u' ? network_unexpose(network, &e, err) : network_expose(network, &e, err);
+}
+
 // text SLOT RULE…: by ruleset_policy() and libnftables, with ids from 1.
 static int do_text(char **a, Error *err) {
         _cleanup_(compiled_freep) Compiled *compiled = NULL;
@@ -94,7 +139,7 @@ static int do_text(char **a, Error *err) {
                 if (compiled->rules[i].action == POLICY_ALLOW)
                         compiled->rules[i].id = ++id;
         if (r >= 0)
-                r = ruleset_policy(f, (uint16_t) number(a[1]), compiled, id + 1);
+                r = ruleset_policy(f, &(PolicyText) {(uint16_t) number(a[1]), compiled, id + 1U, border});
         (void) fclose(f);
         return r < 0 ? r : nft_apply(text, "text", err);
 }
@@ -102,14 +147,14 @@ static int do_text(char **a, Error *err) {
 // explain ADDRESS PROTOCOL PORT RULE…
 static int do_explain(char **a, Error *err) {
         _cleanup_(policy_freep) Policy *policy = NULL;
-        PolicyProbe probe = {a[1], policy_protocol_from_string(a[2]), (uint16_t) number(a[3])};
-        PolicyAction action;
-        int index, r = read_policy(a + 4, &policy, err);
+        PolicyProbe probe = {.address = a[1], .protocol = policy_protocol_from_string(a[2]), .port = (uint16_t) number(a[3])};
+        PolicyAnswer answer;
+        int r = read_policy(a + 4, &policy, err);
 
         if (r >= 0)
-                r = policy_explain(&policy, 1, &probe, &action, &index, err);
+                r = policy_explain(&policy, 1, &probe, &answer, err);
         if (r >= 0)
-                printf("%s rule=%d ", policy_action_to_string(action), index);
+                printf("%s rule=%d ", policy_action_to_string(answer.action), answer.index);
         return r;
 }
 
@@ -128,8 +173,39 @@ static int do_many(char **a, Error *err) {
         return r < 0 ? r : network_set_policy(network, (uint16_t) number(a[1]), &policy, 1, err);
 }
 
-static int do_upload(char **a, Error *err) {
-        return network_set_upload(network, (uint16_t) number(a[1]), strcmp(a[2], "max") == 0 ? UINT64_MAX : number(a[2]), err);
+// limits SLOT KEY=VALUE…: what is not named is unlimited
+static int do_limits(char **a, Error *err) {
+        NetworkLimits limits = NETWORK_LIMITS_NONE;
+        const struct { const char *key; uint64_t *value; } rows[] = {
+                {"upload=", &limits.upload}, {"download=", &limits.download}, {"connections=", &limits.connections},
+                {"connection_rate=", &limits.connection_rate}, {"destinations=", &limits.destinations}, {"traffic=", &limits.traffic},
+        };
+
+        for (char **p = a + 2; *p; p++)
+                for (size_t i = 0; i < ELEMENTS(rows); i++)
+                        if (strncmp(*p, rows[i].key, strlen(rows[i].key)) == 0)
+                                *rows[i].value = number(*p + strlen(rows[i].key));
+        return network_set_limits(network, (uint16_t) number(a[1]), &limits, err);
+}
+
+static int do_traffic(char **a, Error *err) {
+        uint64_t used = 0;
+        int r = network_traffic(network, (uint16_t) number(a[1]), &used, err);
+
+        printf("used=%lu ", used);
+        return r;
+}
+
+static int do_begin(char **a, Error *err) {
+        return network_traffic_begin(network, (uint16_t) number(a[1]), err);
+}
+
+static int do_resume(char **a, Error *err) {
+        return network_traffic_resume(network, (uint16_t) number(a[1]), number(a[2]), err);
+}
+
+static int do_cut(char **a, Error *err) {
+        return network_set_cut(network, (uint16_t) number(a[1]), strcmp(a[2], "yes") == 0, err);
 }
 
 static int do_counters(char **a, Error *err) {
@@ -137,7 +213,8 @@ static int do_counters(char **a, Error *err) {
         int r = network_counters(network, (uint16_t) number(a[1]), &c, err);
 
         if (r >= 0)
-                printf("tx=%lu rx=%lu denied=%lu spoofed=%lu ", c.tx_packets, c.rx_packets, c.denied_packets, c.spoofed_packets);
+                printf("tx=%lu rx=%lu denied=%lu spoofed=%lu connections=%lu rate=%lu destinations=%lu traffic=%lu ", c.tx_packets, c.rx_packets,
+                       c.denied_packets, c.spoofed_packets, c.connections, c.connection_rate, c.destinations, c.traffic);
         return r;
 }
 
@@ -197,7 +274,7 @@ static int do_watch(char **a, Error *err) {
                 if (poll(&p, 1, 10) > 0)
                         r = network_watch_dispatch(network, &lost);
         if (r < 0 || !lost)
-                return printf("lost=no "), r;
+                return printf("lost=no spent=%d ", network_is_spent(network)), r;
         printf("lost=yes ");
         return network_restore(network, err);
 }
@@ -224,7 +301,7 @@ static int do_uplink(char **a, Error *err) {
 static const struct { const char *word; int (*fn)(char **a, Error *err); size_t arguments; } commands[] = {
         {"new", do_new, 2},           {"attach", do_attach, 1}, {"detach", do_detach, 1},
         {"plug", do_plug, 2},         {"plugged", do_plugged, 1},   {"policy", do_policy, 1},
-        {"many", do_many, 2},         {"upload", do_upload, 2}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
+        {"many", do_many, 2},         {"limits", do_limits, 1}, {"traffic", do_traffic, 1}, {"begin", do_begin, 1}, {"resume", do_resume, 2}, {"cut", do_cut, 2}, {"border", do_border, 1}, {"name", do_name, 4}, {"helpers", do_helpers, 1}, {"expose", do_expose, 7}, {"unexpose", do_expose, 7}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
         {"leaks", do_leaks, 0},       {"doctor", do_doctor, 0}, {"obstacles", do_obstacles, 0}, {"watch", do_watch, 1},     {"restore", do_restore, 0},
         {"remove-all", do_remove, 0}, {"uplink", do_uplink, 0},
         {"explain", do_explain, 3},

@@ -8,6 +8,9 @@ import sys
 
 # ---- tables ------------------------------------------------------------------------------------------------------------------
 
+# What the programs of the border decide by, the same code as hostd: pure, and without netlink.
+BORDER_NETWORK = ("network/policy.h", "network/compile.h", "network/name.h", "network/view.h")
+
 # Layer of a file by its folder, and what it may include: layers, or single headers that two programs agree on.
 LAYERS = {
     "hostd/base": ("base",),
@@ -17,7 +20,12 @@ LAYERS = {
     "hostd/model": ("base", "quotas", "network", "wire", "model"),
     "hostd/api": ("base", "quotas", "network", "wire", "model", "api"),
     "hostd/state": ("base", "quotas", "network", "wire", "model", "state"),
-    "hostd/core": ("base", "quotas", "network", "wire", "model", "api", "state", "core",
+    "hostd/border": ("base", "border", *BORDER_NETWORK),
+    "hostd/resolver": ("base", "border", "resolver", *BORDER_NETWORK),
+    "hostd/proxy": ("base", "border", "proxy", *BORDER_NETWORK),
+    "hostd/flow": ("base", "border", "flow", *BORDER_NETWORK),
+    "hostd/secret": ("base", "state", "secret"),
+    "hostd/core": ("base", "quotas", "network", "wire", "model", "api", "state", "secret", "border", "core",
                    "build/manifest.h", "instance/netns.h", "instance/spec.h", "guest/proto.h", "guest/tree.h"),
     "hostd/instance": ("base", "instance", "guest/proto.h", "guest/tree.h"),
     "hostd/guest": ("base", "guest"),
@@ -32,7 +40,8 @@ FUNCTION_LINES, C_LINES, H_LINES, PARAMETERS, INCLUDES = 100, 800, 200, 6, 16
 # Tables may be as long as what they list.
 LENGTH_EXEMPT = {"hostd/api/method.c"}
 # What calls the kernel by many doors needs a header for each: namespaces, capabilities, limits, signals, mounts, descriptors.
-INCLUDES_EXEMPT = {"hostd/build/jail.c", "hostd/guest/child.c", "hostd/instance/attach.c"}
+# What opens all parts needs one of each.
+INCLUDES_EXEMPT = {"hostd/core/manager.c", "hostd/build/jail.c", "hostd/guest/child.c", "hostd/instance/attach.c"}
 
 BANNED = re.compile(r"(?<![\w.>])(system|popen|v?sprintf|strcpy|strcat|gets|atoi|atol|alloca|strdupa|tmpnam|tempnam|mktemp)\s*\(")
 # Directories that everybody may write to. Exempt: hostd-build, whose jail mounts a tmpfs of its own there; what is inside an instance.
@@ -42,6 +51,9 @@ TMP_EXEMPT = re.compile(r"^hostd/(build|guest)/")
 # Any public host name, with or without a scheme: hosts come from the machine's own configuration at run time.
 HOSTS = re.compile(r"(?<![\w.@/-])((?:[a-z0-9-]+\.)+(?:org|com|io|dev|net))(?![\w.-])")
 HOSTS_ALLOWED = re.compile(r"(^|\.)(example\.(org|com|net)|freedesktop\.org)$")
+# Forges and endpoints of models, which an operator can read and change. Where packages come from is never among them.
+CATEGORIES = re.compile(r"^categories/\w+\.conf$")
+PACKAGES = re.compile(r"registr|packag|pkg|pypi|npm|crates|gems|maven|golang|docker|debian|ubuntu|mirror|archive|dist\b")
 # Written so that this file does not match itself.
 MACHINE_PATHS = re.compile(r"(?<![\w/.$}])/(wor[k]|home/(?!agent|me\b|user\b|[A-Z$<\"'])[a-z]+|Users)/")
 URL = re.compile(r"https?://([^\s/:\"'<>)`\\]+)")
@@ -55,6 +67,7 @@ SCHEMAS = {
     "hostd/model/host_config.c": "docs/man/hostd.conf.5",
     "hostd/model/instance_config.c": "docs/man/hostd-instance.conf.5",
     "quotas/limit.c": "docs/man/hostd-instance.conf.5",
+    "hostd/model/policy_text.c": "docs/man/hostd-policy.conf.5",
     "hostd/build/recipe.c": "docs/man/hostd-template.conf.5",
 }
 
@@ -189,7 +202,7 @@ def host_names():
             continue
         for n, line in enumerate(read(path).split("\n"), 1):
             for host in HOSTS.findall(line):
-                if not HOSTS_ALLOWED.search(host):
+                if not HOSTS_ALLOWED.search(host) and (not CATEGORIES.match(path) or PACKAGES.search(host)):
                     yield f"{path}:{n}: {host}"
 
 

@@ -180,8 +180,8 @@ check "policy set" hostctl policy set pt-p "allow 198.51.100.0/24 tcp 80,443" "d
 check "policy show" sh -c "hostctl policy show pt-p | grep -q 198.51.100.0/24"
 check "policy list" sh -c "hostctl policy list -f csv | grep -q '^pt-p,2'"
 hostctl set pt-a policies=pt-p >/dev/null
-check "policy check: allowed" sh -c "hostctl policy check pt-a 198.51.100.7 -p 443 | grep -qi allow"
-check "policy check: denied" sh -c "hostctl policy check pt-a 203.0.113.7 -p 443 | grep -qi den"
+check "policy explain: allowed" sh -c "hostctl policy explain pt-a 198.51.100.7:443 | grep -qi allow"
+check "policy explain: denied" sh -c "hostctl policy explain pt-a 203.0.113.7:443 | grep -qi den"
 check_status "delete of one in use is refused" 7 'pt-a' hostctl policy delete pt-p
 hostctl unset pt-a policies >/dev/null
 check "delete" hostctl policy delete pt-p

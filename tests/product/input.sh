@@ -46,7 +46,7 @@ for n in "${names[@]}"; do
         refuse name exec -- "$n" true
         refuse name console -- "$n"
         refuse name network show -- "$n"
-        refuse name policy check -- "$n" 1.2.3.4
+        refuse name policy explain -- "$n" 1.2.3.4
         refuse 'name|place|NAME:PATH' file list -- "$n:/etc"
         refuse policy policy show -- "$n"
         refuse policy policy set -- "$n" "allow 1.2.3.4"
@@ -78,7 +78,7 @@ for t in "$(printf 'a\nb')" "$(printf 'a\rb')" "$(printf '\033[2J')" "$(printf '
         refuse 'polic' set pt-a policies="$t"
         refuse 'user' file list --user="$t" pt-a:/
         [ ${#t} -gt 1000 ] || refuse 'path|place' file list "pt-a:/$t"
-        refuse 'address' policy check pt-a "$t"
+        refuse 'host' policy explain pt-a "$t"
         [ ${#t} -gt 1000 ] || refuse 'cwd' exec --cwd="/$t" pt-a -- true
         refuse 'user' exec --user="$t" pt-a -- true
 done
@@ -127,8 +127,8 @@ refuse 'result.*nonsense.*one of ok, .*Denied' audit query --result nonsense
 refuse 'result' audit query --result denied
 refuse 'method.*io.hostd.Instance.Start' audit query --method start
 refuse 'since' audit query --since=yesterday
-refuse 'port' policy check pt-a 1.2.3.4 --port 65536
-refuse 'protocol' policy check pt-a 1.2.3.4 --protocol gre
+refuse 'host' policy explain pt-a 1.2.3.4:65536
+refuse 'protocol' policy explain pt-a 1.2.3.4 --protocol gre
 refuse 'max' config log -n x
 refuse 'signal' command signal abc 65
 refuse 'signal' command signal abc SIGNONSENSE

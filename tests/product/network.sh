@@ -63,8 +63,8 @@ check_is "allowed v6" hello talk pt-a $v6_allowed
 check_is "denied v6" "" talk pt-a $v6_denied
 check_is "another port of the allowed one is denied" "" talk pt-a $origin_allowed 9001
 check_not "the other instance has no such policy" fetch pt-b $origin_allowed
-check "policy check agrees: allowed" sh -c "hostctl policy check pt-a $origin_allowed -p 8080 | grep -qi allow"
-check "policy check agrees: denied" sh -c "hostctl policy check pt-a $origin_denied -p 8080 | grep -qi den"
+check "policy explain agrees: allowed" sh -c "hostctl policy explain pt-a $origin_allowed:8080 | grep -qi allow"
+check "policy explain agrees: denied" sh -c "hostctl policy explain pt-a $origin_denied:8080 | grep -qi den"
 check "counters grow" sh -c "hostctl network show pt-a | grep -E 'tx_packets: +[1-9]' && hostctl network show pt-a | grep -E 'rx_packets: +[1-9]'"
 hostctl policy set pt-order "deny $origin_allowed/32 tcp 8080" "allow $origin_allowed/32" >/dev/null
 hostctl set pt-b policies=pt-order >/dev/null
@@ -161,9 +161,9 @@ hostctl exec --timeout 10s pt-b -- sh -c 'echo from-b | nc -l -p 7001' >/dev/nul
 sleep 0.5
 check_is "the host reaches an instance" from-b sh -c "timeout 3 python3 -c 'import socket; print(socket.create_connection((\"$ip_b\", 7001), 2).recv(100).decode().strip())'"
 for range in 10.0.0.1 192.168.1.1 172.16.0.1 169.254.169.254 100.64.0.1 224.0.0.1; do
-        check "a broad rule does not open $range" sh -c "hostctl policy check pt-a $range -p 80 | grep -qi den"
+        check "a broad rule does not open $range" sh -c "hostctl policy explain pt-a $range:80 | grep -qi den"
 done
-check "nor port 25" sh -c "hostctl policy check pt-a 93.184.216.34 -p 25 | grep -qi den"
+check "nor port 25" sh -c "hostctl policy explain pt-a 93.184.216.34:25 | grep -qi den"
 hostctl set pt-a policies=pt-net >/dev/null
 check_not "origins cannot begin a connection inwards" timeout 3 ip netns exec hostd-qs-a python3 -c "import socket; socket.create_connection(('$ip_a', 7000), 2)"
 

@@ -303,6 +303,38 @@ static void fake_diff(Call *call) {
         run_child(call, 1, 1, child_diff);
 }
 
+// The newest first; a control character, although hostd-flow writes none.
+static int child_flows(Call *call) {
+        fputs("{\"time\":\"T3\",\"verdict\":\"deny\",\"kind\":\"tls\",\"name\":\"evil.example\",\"address\":\"192.0.2.1\",\"protocol\":\"tcp\","
+              "\"port\":443,\"reason\":\"denied: no rule allows it\"}\n"
+              "{\"time\":\"T2\",\"verdict\":\"deny\",\"kind\":\"kernel\",\"address\":\"2001:db8::1\",\"protocol\":\"udp\",\"port\":53,\"policy\":\"web\","
+              "\"rule\":2,\"reason\":\"denied by rule 2 of policy web: ::/0 any\"}\n", stdout);
+        if (json_is_true(json_object_get(call_parameters(call), "denied")) || strstr(call_method(call), "Why"))
+                fputs("{\"time\":\"T1\",\"verdict\":\"deny\",\"kind\":\"tls\",\"name\":\"evil.example\",\"address\":\"192.0.2.2\",\"protocol\":\"tcp\","
+                      "\"port\":443,\"reason\":\"denied: no rule allows it\"}\n"
+                      "{\"time\":\"T0\",\"verdict\":\"deny\",\"kind\":\"kernel\",\"address\":\"192.0.2.9\",\"protocol\":\"47\",\"reason\":\"over budget\"}\n", stdout);
+        else
+                fputs("{\"time\":\"T1\",\"verdict\":\"allow\",\"kind\":\"kernel\",\"address\":\"192.0.2.1\",\"protocol\":\"tcp\",\"port\":22,\"policy\":\"web\","
+                      "\"rule\":1,\"sent\":2048,\"received\":3,\"duration\":1500000,\"reason\":\"a\\u001bb\"}\nno line\n", stdout);
+        if (strcmp(text_of(call, "name"), "cut") != 0)
+                fputs("{\"end\":true,\"torn\":1}\n", stdout);
+        return fflush(stdout);
+}
+
+static void fake_flows(Call *call) {
+        run_child(call, 1, 1, child_flows);
+}
+
+// Answers with what came, which hostd would never do.
+static void fake_secret(Call *call) {
+        _cleanup_close_ int fd = call_take_fd(call, 0);
+        _cleanup_free_ char *value = NULL;
+        size_t size = 0;
+
+        assert_true(io_read_all(fd, 65536, &value, &size) >= 0);
+        call_reply(call, json_pack("{s:s, s:i}", "value", size < 100 ? value : "", "version", (int) size));
+}
+
 static const struct {
         MethodId method;
         void (*answer)(Call *call);
@@ -312,6 +344,8 @@ static const struct {
         {METHOD_HOST_LEAKS, fake_empty},     {METHOD_HOST_DOCTOR, fake_doctor},    {METHOD_INSTANCE_SHOW, fake_show},
         {METHOD_INSTANCE_LOG, fake_text},    {METHOD_TEMPLATE_BUILD, fake_build},  {METHOD_FILE_PUSH, fake_push},
         {METHOD_EVENTS_FOLLOW, fake_events}, {METHOD_INSTANCE_CONSOLE, fake_console}, {METHOD_NETWORK_SHOW, fake_network},
+        {METHOD_SECRET_SET, fake_secret},    {METHOD_SECRET_ROTATE, fake_secret},
+        {METHOD_INSTANCE_FLOWS, fake_flows}, {METHOD_INSTANCE_WHY, fake_flows},
         {METHOD_FILE_PULL, fake_pull},       {METHOD_FILE_LIST, fake_file_list}, {METHOD_INSTANCE_DIFF, fake_diff},
 };
 

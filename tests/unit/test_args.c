@@ -72,7 +72,8 @@ static void test_options(void **state) {
         parsed(METHOD_COMMAND_EXEC, "-Tubob a id", "{\"command\":[\"id\"],\"name\":\"a\",\"tty\":true,\"user\":\"bob\"}");
         parsed(METHOD_INSTANCE_SET, "a memory=8GiB cpu=2 --force", "{\"force\":true,\"name\":\"a\",\"settings\":{\"cpu\":\"2\",\"memory\":\"8GiB\"}}");
         parsed(METHOD_CONFIG_APPLY, "--dry-run", "{\"dry_run\":true}");
-        parsed(METHOD_POLICY_CHECK, "a 10.0.0.1 -p443", "{\"address\":\"10.0.0.1\",\"name\":\"a\",\"port\":443}");
+        parsed(METHOD_POLICY_EXPLAIN, "a 10.0.0.1:443 --protocol=udp", "{\"host\":\"10.0.0.1:443\",\"name\":\"a\",\"protocol\":\"udp\"}");
+        parsed(METHOD_AUDIT_TAIL, "-n5", "{\"lines\":5}");
         parsed(METHOD_COMMAND_SIGNAL, "c1 SIGTERM", "{\"id\":\"c1\",\"signal\":15}");
         parsed(METHOD_COMMAND_SIGNAL, "c1 9", "{\"id\":\"c1\",\"signal\":9}");
         parsed(METHOD_FILE_PUSH, "-m 0755 x a:/y", "{\"mode\":493}");
@@ -129,7 +130,7 @@ static void test_every_row(void **state) {
 }
 
 static const char *sample(const Param *p) {
-        static const char *const kinds[_VALID_MAX] = {[VALID_PATH] = "/x", [VALID_CIDR] = "10.0.0.1"};
+        static const char *const kinds[_VALID_MAX] = {[VALID_PATH] = "/x", [VALID_CIDR] = "10.0.0.1", [VALID_HOST] = "api.example.com", [VALID_METHOD] = "GET", [VALID_URL_PATH] = "/v1/"};
 
         if (p->choices)
                 return p->choices[0];

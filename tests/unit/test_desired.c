@@ -171,12 +171,26 @@ static void test_refused(void **state) {
                 {"hostd.conf", "ipv6_pool = \"fd00::1/64\";", "hostd.conf:1: ipv6_pool", "ipv6_pool"},
                 {"hostd.conf", "default_policies = [ \"gone\" ];", "hostd.conf:1: default_policies names \"gone\"", "default_policies"},
                 {"hostd.conf", "audit_keep_days = 0;", "hostd.conf:1: audit_keep_days \"0\"", "audit_keep_days"},
+                {"hostd.conf", "resolver_upstream = [ \"dns.example.org\" ];", "hostd.conf:1: resolver_upstream", "resolver_upstream"},
+                {"hostd.conf", "resolver_upstream = [ \"192.0.2.0/24\" ];", "hostd.conf:1: resolver_upstream \"192.0.2.0/24\" is a network", "resolver_upstream"},
                 {"hostd.conf", "memory = 1;", "hostd.conf:1: memory is not a known key", "memory"},
                 {"policies.d/x.conf", "rules = ( { action = \"allow\"; } );", "policies.d/x.conf:1: rules[0].to is missing", "rules[0].to"},
                 {"policies.d/x.conf", "rules = (\n{ action = \"allow\"; to = \"192.0.2.1\"; },\n{ to = \"192.0.2.1\"; } );",
                  "policies.d/x.conf:3: rules[1].action is missing", "rules[1].action"},
                 {"policies.d/x.conf", "rules = ( { action = \"permit\"; to = \"192.0.2.1\"; } );", "policies.d/x.conf:1: rules[0]: action \"permit\"", "rules[0].action"},
-                {"policies.d/x.conf", "rules = ( { action = \"allow\"; to = \"example.org\"; } );", "policies.d/x.conf:1: rules[0]: to \"example.org\"", "rules[0].to"},
+                {"policies.d/x.conf", "rules = ( { action = \"allow\"; to = \"example\"; } );", "policies.d/x.conf:1: rules[0].to \"example\" is no host name", "rules[0].to"},
+                {"policies.d/x.conf", "rules = ( { action = \"allow\"; to = \"a.example.org;b\"; } );", "policies.d/x.conf:1: rules[0]: to \"a.example.org;b\"", "rules[0].to"},
+                {"policies.d/x.conf", "rules = ( { action = \"allow\"; to = \"*.co.uk\"; } );", "policies.d/x.conf:1: rules[0].to \"*.co.uk\" is too wide", "rules[0].to"},
+                {"policies.d/x.conf", "rules = (\n{ action = \"allow\"; to = \"@none\"; } );",
+                 "policies.d/x.conf:2: rules[0].to names the category \"none\", and there is no categories.d/none.conf", "rules[0].to"},
+                {"policies.d/x.conf", "rules = ( { action = \"allow\"; to = \"a.example.org\"; methods = [ \"get\" ]; } );", "policies.d/x.conf:1: rules[0]: methods", "rules[0].methods"},
+                {"policies.d/x.conf", "rules = ( { action = \"allow\"; to = \"a.example.org\"; paths = [ \"x\" ]; } );", "policies.d/x.conf:1: rules[0]: paths", "rules[0].paths"},
+                {"policies.d/x.conf", "rules = ( { action = \"allow\"; to = \"192.0.2.1\"; inspect = true; } );", "policies.d/x.conf:1: rules[0].inspect needs a name", "rules[0].inspect"},
+                {"policies.d/x.conf", "rules = ( { action = \"allow\"; to = \"a.example.org\"; ports = \"22\"; methods = [ \"GET\" ]; } );", "policies.d/x.conf:1: rules[0].methods is for tcp 80 and 443",
+                 "rules[0].methods"},
+                {"policies.d/x.conf", "rules = ( { action = \"deny\"; to = \"a.example.org\"; rate = \"1MiB\"; } );", "policies.d/x.conf:1: rules[0].rate has no meaning", "rules[0].rate"},
+                {"categories.d/x.conf", "a.example.org\nb example.org", "categories.d/x.conf:2: there is more than one word", "entry"},
+                {"categories.d/X.conf", "", "categories.d/X.conf: the file's name must be", "name"},
                 {"policies.d/x.conf", "rules = ( { action = \"allow\"; to = \"192.0.2.1/24\"; } );", "policies.d/x.conf:1: rules[0].to", "rules[0].to"},
                 {"policies.d/x.conf", "rules = ( { action = \"allow\"; to = \"192.0.2.1\"; ports = \"80\"; } );", "policies.d/x.conf:1: rules[0].ports", "rules[0].ports"},
                 {"policies.d/x.conf", "rules = ( { action = \"allow\"; to = \"192.0.2.1\"; via = 1; } );", "policies.d/x.conf:1: rules[0]: via is not a known key", "rules[0].via"},
@@ -355,12 +369,62 @@ static void test_edit(void **state) {
         }
 }
 
+// What a category stands for is part of each policy that names it, whether or not the policy's file changes.
+static void test_categories(void **state) {
+        static const char text[] = "rules = ( { action = \"allow\"; to = \"@git\"; ports = \"22,443\"; } );\n";
+        static const char *const wanted[] = {"category apis: added", "category git: a.example.org removed", "category git: c.example.org added"};
+        _cleanup_(desired_freep) Desired *old = NULL, *new = NULL, *gone = NULL, *heavy = NULL, *other = NULL;
+        _cleanup_strv_ char **lines = NULL;
+        _cleanup_error_ Error err = ERROR_NULL, together = ERROR_NULL;
+        PolicyAnswer answer;
+        PolicyProbe probe = {.name = "c.example.org", .protocol = POLICY_TCP, .port = 22};
+
+        put("categories.d/git.conf", "# forges\na.example.org\n*.b.example.org\n");
+        put("categories.d/README", "not read");
+        put("policies.d/p.conf", text);
+        put("policies.d/q.conf", "rules = ();\n");
+        put("instances.d/a.conf", "policies = [ \"p\" ];\n");
+        old = load_or_fail();
+        assert_int_equal(old->n_categories, 1);
+        assert_ptr_equal(desired_find_policy(old, "p")->rules[0].category, desired_find_category(old, "git"));
+        assert_int_equal(policy_explain(old->policies, 1, &probe, &answer, NULL), 0);
+        assert_int_equal(answer.action, POLICY_DENY);
+        new = load_edited("categories.d/git.conf", "*.b.example.org\nc.example.org\n", old, NULL);
+        assert_false(policy_equal(desired_find_policy(old, "p"), desired_find_policy(new, "p")));
+        assert_true(policy_equal(desired_find_policy(old, "q"), desired_find_policy(new, "q")));
+        assert_int_equal(policy_explain(new->policies, 1, &probe, &answer, NULL), 0);
+        assert_string_equal(answer.text, "allowed by rule 1 of policy p: c.example.org tcp 22,443");
+        put("categories.d/apis.conf", "");
+        put("categories.d/git.conf", "*.b.example.org\nc.example.org\n");
+        (void) desired_free(new);
+        assert_int_equal(desired_reload(etc, old, NULL, &new, NULL), 0);
+        assert_int_equal(desired_diff(old, new, &lines), 0);
+        for (size_t i = 0; i < ELEMENTS(wanted); i++)
+                assert_string_equal(i < strv_length(lines) ? lines[i] : "(end)", wanted[i]);
+        assert_int_equal(strv_length(lines), ELEMENTS(wanted));
+        other = load_edited("categories.d/doh.conf", "dns.example\n", new, NULL);
+        assert_ptr_equal(desired_find_policy(other, "q")->spared, desired_find_category(other, "doh"));
+        assert_false(policy_equal(desired_find_policy(new, "q"), desired_find_policy(other, "q")));
+        gone = load_edited("categories.d/git.conf", NULL, new, &err);
+        assert_null(gone);
+        assert_string_equal(err.message, "policies.d/p.conf:1: rules[0].to names the category \"git\", and there is no categories.d/git.conf");
+        // valid each, too much together
+        put("policies.d/q.conf", "rules = ( { action = \"allow\"; to = \"a.example.org\"; ports = \"1001-1016\"; } );\n");
+        heavy = load_edited("instances.d/a.conf", "policies = [ \"p\", \"q\" ];\n", new, &together);
+        assert_null(heavy);
+        assert_string_equal(together.message, "instances.d/a.conf: policies: rules with names use more than 16 ports besides tcp 80 and 443");
+}
+
 static void test_policy_format(void **state) {
         static const char *const texts[] = {
                 "", "rules = ();\n", "description = \"a \\\"b\\\" \\\\\";\nrules = ();\n",
                 "description = \"web\";\nrules = (\n"
                 "        { action = \"allow\"; to = \"192.0.2.0/24\"; protocol = \"tcp\"; ports = \"443,8000-8010\"; comment = \"why\"; },\n"
                 "        { action = \"deny\"; to = \"2001:db8::/32\"; }\n);\n",
+                "rules = (\n"
+                "        { action = \"allow\"; to = \"*.example.org\"; ports = \"80,443\"; methods = [ \"GET\", \"HEAD\" ]; paths = [ \"/a\" ]; inspect = true; "
+                "rate = \"1MiB\"; budget = \"10GiB\"; },\n"
+                "        { action = \"deny\"; to = \"@web\"; }\n);\n",
         };
 
         for (size_t i = 0; i < ELEMENTS(texts); i++) {
@@ -507,7 +571,7 @@ int main(void) {
                 cmocka_unit_test(test_long_numbers),
                 cmocka_unit_test_setup_teardown(test_edited_files, setup, teardown),
                 cmocka_unit_test(test_edit),
-                cmocka_unit_test(test_policy_format),
+                cmocka_unit_test(test_policy_format), cmocka_unit_test_setup_teardown(test_categories, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_diff, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_rescue, setup, teardown),
                 cmocka_unit_test(test_restart),

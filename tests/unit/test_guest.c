@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "base/strv.h"
 #include "core/guest.h"
+#include "guest/denied.h"
 #include "guest/login.h"
 
 static const GuestHeader good = {
@@ -288,9 +289,43 @@ static void test_login_argv(void **state) {
         strv_free(argv);
 }
 
+// The last fifty lines, the oldest first; of anything but a line of printable characters nothing is taken.
+static void test_denied(void **state) {
+        static DeniedList list;
+        char dir[] = "test_guest.XXXXXX", here[512], path[600], text[GUEST_DENIED_TEXT + 8];
+        _cleanup_free_ char *read = NULL;
+
+        assert_non_null(mkdtemp(dir));
+        assert_non_null(getcwd(here, sizeof(here)));
+        (void) snprintf(path, sizeof(path), "%s/%s/new/denied", here, dir);
+        for (int i = 0; i < 53; i++) {
+                int n = snprintf(text, sizeof(text), "line %d", i);
+                denied_add(&list, text, (size_t) n);
+        }
+        list.due = false;
+        denied_add(&list, "a\x1b[31m", 6);
+        denied_add(&list, "two\nlines", 9);
+        denied_add(&list, "", 0);
+        memset(text, 'x', sizeof(text));
+        denied_add(&list, text, sizeof(text)); // too long
+        assert_false(list.due);
+        if (strlen(path) < 250) { // longer than any place of the file's
+                assert_int_equal(denied_write(&list, path), 0);
+                assert_int_equal(denied_write(&list, path), 0); // over the old one
+                assert_int_equal(io_read_file(AT_FDCWD, path, 65536, &read, NULL), 0);
+                assert_memory_equal(read, "line 3\nline 4\n", 14);
+                assert_string_equal(read + strlen(read) - 16, "line 51\nline 52\n");
+        }
+        list.writer = 7;
+        assert_false(denied_reaped(&list, 8));
+        assert_true(denied_reaped(&list, 7));
+        assert_false(denied_reaped(&list, 7));
+        assert_int_equal(io_remove_tree(AT_FDCWD, dir), 0);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_decode),     cmocka_unit_test(test_request), cmocka_unit_test(test_passwd),
+                cmocka_unit_test(test_denied), cmocka_unit_test(test_decode),     cmocka_unit_test(test_request), cmocka_unit_test(test_passwd),
                 cmocka_unit_test(test_group),      cmocka_unit_test(test_user_files), cmocka_unit_test(test_env),
                 cmocka_unit_test(test_quote),      cmocka_unit_test(test_login_argv), cmocka_unit_test(test_names),
         };

@@ -140,6 +140,36 @@ static void test_diff(void **state) {
         json_decref(reply);
 }
 
+static void test_flows(void **state) {
+        expect("flows one -c time,verdict,to,by,sent,received,duration,reason", 0,
+               "TIME  VERDICT  TO                BY          SENT     RECEIVED  DURATION  REASON\n"
+               "T1    allow    192.0.2.1:22      web rule 1  2.00KiB  3B        1s 500ms  a\\x1bb\n"
+               "T2    deny     [2001:db8::1]:53  web rule 2  -        -         -         denied by rule 2 of policy web: ::/0 any\n"
+               "T3    deny     evil.example:443  -           -        -         -         denied: no rule allows it\n",
+               "2 lines of the log could not be read");
+        expect("flows cut", 1, "", "not whole");
+        expect("flows one --kind nosuch", 2, "", "dns, tls, http, connect");
+        _cleanup_outcome_ Outcome o = run("flows one --denied --since 1h --format json");
+        json_t *reply = json_loads(o.out, 0, NULL), *first = json_array_get(json_object_get(reply, "flows"), 0);
+        assert_int_equal(o.status, 0);
+        assert_int_equal(json_array_size(json_object_get(reply, "flows")), 4);
+        assert_int_equal(json_integer_value(json_object_get(reply, "unreadable")), 1);
+        assert_string_equal(json_string_value(json_object_get(first, "time")), "T0"); // the oldest
+        assert_null(json_object_get(first, "to"));
+        json_decref(reply);
+}
+
+static void test_why(void **state) {
+        expect("why one -c last,first,count,to,reason,allow", 0,
+               "LAST  FIRST  COUNT  TO                REASON                                    ALLOWED BY\n"
+               "T3    T1     2      evil.example:443  denied: no rule allows it                 allow evil.example tcp 443\n"
+               "T2    T2     1      [2001:db8::1]:53  denied by rule 2 of policy web: ::/0 any  allow 2001:db8::1/128 udp 53\n"
+               "T0    T0     1      192.0.2.9         over budget                               -\n"
+               "\nTo allow the newest of these, with a policy of its own in front of the others:\n"
+               "  hostctl policy set one-more \"allow evil.example tcp 443\"\n  hostctl set one policies=one-more\n",
+               "1 lines of the log");
+}
+
 static void test_events_network(void **state) {
         expect("events", 0, "T1  started  one  pid=5\n", NULL);
         expect("events --follow", 0, "T1  started  one  pid=5\nT2  odd\\x1b\n", NULL);
@@ -176,11 +206,40 @@ static void test_stdio(void **state) {
         assert_int_equal(o.out[o.out_size - 1], 0);
 }
 
+static void test_secret_values(void **state) {
+        static const struct {
+                const char *words, *value, *shown;
+                int size, status;
+        } cases[] = {
+                {"secret set one", "abc\n", "abc", 3, 0},        {"secret rotate one", "abc", "abc", 3, 0},     {"secret set one", "abc\n\n", NULL, 4, 0},
+                {"secret set one --exact", "abc\n", NULL, 4, 0}, {"secret set one", "\n", NULL, 0, 2},          {"secret set one", "", NULL, 0, 2},
+                {"secret set one", NULL, "", 16384, 0},          {"secret set one --exact", NULL, NULL, 0, 2},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_close_ int fd = scratch("value", O_WRONLY | O_CREAT | O_TRUNC);
+                _cleanup_free_ char *size = NULL, *big = malloc(16386);
+                memset(big, 'a', 16385);
+                big[16384] = '\n'; // of which 16384 are the value, or one too many
+                big[16385] = 0;
+                assert_int_equal(io_write_all(fd, cases[i].value ?: big, strlen(cases[i].value ?: big)), 0);
+                _cleanup_outcome_ Outcome o = run_input("value", cases[i].words);
+                if (o.status != cases[i].status)
+                        fail_msg("case %zu: %d: %s", i, o.status, o.err);
+                assert_true(asprintf(&size, "%d", cases[i].size) > 0);
+                if (cases[i].status == 0)
+                        assert_non_null(strstr(o.out, size));
+                if (cases[i].shown)
+                        assert_non_null(strstr(o.out, cases[i].shown));
+        }
+}
+
 int main(void) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_list),       cmocka_unit_test(test_formats), cmocka_unit_test(test_many_and_all),
                 cmocka_unit_test(test_exit_codes), cmocka_unit_test(test_exit_status_is_the_answer), cmocka_unit_test(test_files),
-                cmocka_unit_test(test_diff),       cmocka_unit_test(test_events_network), cmocka_unit_test(test_stdio),
+                cmocka_unit_test(test_diff),       cmocka_unit_test(test_flows),     cmocka_unit_test(test_why), cmocka_unit_test(test_events_network), cmocka_unit_test(test_stdio),
+                cmocka_unit_test(test_secret_values),
         };
 
         return cmocka_run_group_tests_name("hostctl", tests, fake_hostd_setup, fake_hostd_teardown);

@@ -39,6 +39,7 @@ static const char *good_text(ValidKind kind) {
         static const char *const good[_VALID_MAX] = {
                 [VALID_PATH] = "/x", [VALID_DIGEST] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
                 [VALID_CPUSET] = "0", [VALID_CIDR] = "10.0.0.1", [VALID_PORTS] = "80", [VALID_UNIT] = "a.service", [VALID_PACKAGE] = "ab",
+                [VALID_HOST] = "api.example.com", [VALID_METHOD] = "GET", [VALID_URL_PATH] = "/v1/",
         };
 
         return good[kind] ?: "abc";

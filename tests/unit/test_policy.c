@@ -40,11 +40,19 @@ static void test_tables(void **state) {
 static void test_bad_rules(void **state) {
         static const struct { const char *rule, *field; } cases[] = {
                 {"allow 10.0.0.1/8 tcp 80", "rules[0].to"},      {"allow 10.0.0.0/33 tcp 80", "rules[0].to"},
-                {"allow example.com tcp 80", "rules[0].to"},     {"allow fd00::1/64 tcp 80", "rules[0].to"},
+                {"allow example tcp 80", "rules[0].to"},     {"allow fd00::1/64 tcp 80", "rules[0].to"},
                 {"allow 10.0.0.0/8\n any -", "rules[0].to"},     {"allow 10.0.0.0/8;accept any -", "rules[0].to"},
                 {"allow 10.0.0.0/8 any 80", "rules[0].ports"},   {"allow 10.0.0.0/8 icmp 8", "rules[0].ports"},
                 {"allow 10.0.0.0/8 tcp 0", "rules[0].ports"},    {"allow 10.0.0.0/8 tcp 80-", "rules[0].ports"},
                 {"allow 10.0.0.0/8 tcp 90-80", "rules[0].ports"}, {"allow 10.0.0.0/8 tcp 65536", "rules[0].ports"},
+                {"allow Example.org tcp 80", "rules[0].to"},     {"allow example.org. tcp 80", "rules[0].to"},
+                {"allow *example.org tcp 80", "rules[0].to"},    {"allow *.com tcp 80", "rules[0].to"},
+                {"allow *.co.uk tcp 80", "rules[0].to"},         {"deny *.com tcp 80", "rules[0].to"},
+                {"allow a.*.example.org tcp 80", "rules[0].to"}, {"allow 1.2.3 tcp 80", "rules[0].to"},
+                {"allow @ tcp 80", "rules[0].to"},               {"allow @We tcp 80", "rules[0].to"},
+                {"allow example.org icmp -", "rules[0].protocol"}, {"allow example.org udp -", "rules[0].ports"},
+                {"allow example.org udp 443", "rules[0].ports"}, {"allow example.org any 853", "rules[0].ports"},
+                {"allow example.org tcp 50-60", "rules[0].ports"}, {"allow example.org tcp 1000-1016", "rules[0].ports"},
                 {"permit 10.0.0.0/8 tcp 80", "rules[0].action"}, {"allow 10.0.0.0/8 sctp -", "rules[0].protocol"},
         };
 
@@ -86,16 +94,283 @@ static void test_explain(void **state) {
         for (size_t i = 0; i < ELEMENTS(cases); i++) {
                 _cleanup_(policy_freep) Policy *policy = NULL;
                 _cleanup_error_ Error err = ERROR_NULL;
-                PolicyProbe probe = {cases[i].address, cases[i].protocol, cases[i].port};
-                PolicyAction action;
-                int rule;
+                PolicyProbe probe = {.address = cases[i].address, .protocol = cases[i].protocol, .port = cases[i].port};
+                PolicyAnswer answer;
                 assert_int_equal(policy_new("p", &policy), 0);
                 for (size_t k = 0; k < 4 && cases[i].rules[k]; k++)
                         assert_int_equal(add(policy, cases[i].rules[k], &err), 0);
-                assert_int_equal(policy_explain(&policy, 1, &probe, &action, &rule, &err), 0);
-                if (action != cases[i].action || rule != cases[i].rule)
-                        fail_msg("case %zu: %d %d", i, action, rule);
+                assert_int_equal(policy_explain(&policy, 1, &probe, &answer, &err), 0);
+                if (answer.action != cases[i].action || answer.index != cases[i].rule)
+                        fail_msg("case %zu: %d %d", i, answer.action, answer.index);
         }
+}
+
+// By name: "NAME ADDRESS PROTOCOL PORT" with - for what is not known.
+static void test_explain_names(void **state) {
+        static const struct { const char *rules[4], *name, *address; PolicyProtocol protocol; uint16_t port; PolicyAction action; int rule; } cases[] = {
+                {{"allow example.org any -"}, "example.org", NULL, POLICY_TCP, 443, POLICY_ALLOW, 0},
+                {{"allow example.org any -"}, "EXAMPLE.org", NULL, POLICY_TCP, 443, POLICY_ALLOW, 0},
+                {{"allow example.org any -"}, "example.org", NULL, POLICY_TCP, 80, POLICY_DENY, -1},
+                {{"allow example.org any -"}, "example.org", NULL, POLICY_UDP, 443, POLICY_DENY, -1},
+                {{"allow example.org any -"}, "a.example.org", NULL, POLICY_TCP, 443, POLICY_DENY, -1},
+                {{"allow example.org any -"}, NULL, "1.1.1.1", POLICY_TCP, 443, POLICY_DENY, -1},
+                {{"allow example.org any 80,8443"}, "example.org", NULL, POLICY_TCP, 8443, POLICY_ALLOW, 0},
+                {{"allow example.org any 80,8443"}, "example.org", NULL, POLICY_TCP, 443, POLICY_DENY, -1},
+                {{"allow *.example.org any -"}, "a.b.example.org", NULL, POLICY_TCP, 443, POLICY_ALLOW, 0},
+                {{"allow *.example.org any -"}, "example.org", NULL, POLICY_TCP, 443, POLICY_DENY, -1},
+                {{"allow *.example.org any -"}, "bad" "example.org", NULL, POLICY_TCP, 443, POLICY_DENY, -1},
+                {{"allow * any -"}, "anything.example", NULL, POLICY_TCP, 443, POLICY_ALLOW, 0},
+                {{"deny a.example.org any -", "allow *.example.org any -"}, "a.example.org", NULL, POLICY_TCP, 443, POLICY_DENY, 0},
+                {{"allow *.example.org any -", "deny a.example.org any -"}, "a.example.org", NULL, POLICY_TCP, 443, POLICY_ALLOW, 0},
+                {{"deny *.b.example.org any -", "allow * any -", "allow c.b.example.org any -"}, "c.b.example.org", NULL, POLICY_TCP, 443, POLICY_DENY, 0},
+                // both address and name are known: the first rule of either kind
+                {{"allow 1.0.0.0/8 tcp 443", "deny example.org any -"}, "example.org", "1.1.1.1", POLICY_TCP, 443, POLICY_ALLOW, 0},
+                {{"deny example.org any -", "allow 1.0.0.0/8 tcp 443"}, "example.org", "1.1.1.1", POLICY_TCP, 443, POLICY_DENY, 0},
+                {{"deny 1.0.0.0/8 any -", "allow example.org any -"}, "example.org", "1.1.1.1", POLICY_TCP, 443, POLICY_DENY, 0},
+                {{"allow 1.0.0.0/8 tcp 443", "allow * any -"}, "example.org", "2.2.2.2", POLICY_TCP, 443, POLICY_ALLOW, 1},
+                // may it be resolved?
+                {{"allow example.org any 8443"}, "example.org", NULL, POLICY_ANY, 0, POLICY_ALLOW, 0},
+                {{"allow example.org any 8443"}, "example.net", NULL, POLICY_ANY, 0, POLICY_DENY, -1},
+                {{"allow 1.0.0.0/8 any -"}, "example.net", NULL, POLICY_ANY, 0, POLICY_DENY, -1},
+                {{"allow 0.0.0.0/0 any -"}, "example.net", NULL, POLICY_ANY, 0, POLICY_ALLOW, 0},
+                {{"deny example.org any -", "allow ::/0 any -"}, "example.org", NULL, POLICY_ANY, 0, POLICY_DENY, 0},
+                {{"deny example.org tcp 80", "allow * any 80,443"}, "example.org", NULL, POLICY_ANY, 0, POLICY_ALLOW, 1},
+                {{"deny example.org tcp 1-1024", "allow * any 80,443"}, "example.org", NULL, POLICY_ANY, 0, POLICY_DENY, 0},
+                {{"deny 0.0.0.0/0 any -", "allow example.org any -"}, "example.org", NULL, POLICY_ANY, 0, POLICY_ALLOW, 1},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_(policy_freep) Policy *policy = NULL;
+                _cleanup_error_ Error err = ERROR_NULL;
+                PolicyProbe probe = {.name = cases[i].name, .address = cases[i].address, .protocol = cases[i].protocol, .port = cases[i].port};
+                PolicyAnswer answer;
+                assert_int_equal(policy_new("p", &policy), 0);
+                for (size_t k = 0; k < 4 && cases[i].rules[k]; k++)
+                        if (add(policy, cases[i].rules[k], &err) < 0)
+                                fail_msg("case %zu: %s", i, error_message(&err, 0));
+                assert_int_equal(policy_explain(&policy, 1, &probe, &answer, &err), 0);
+                if (answer.action != cases[i].action || answer.index != cases[i].rule)
+                        fail_msg("case %zu: %s (%d)", i, answer.text, answer.index);
+        }
+}
+
+static void add_http(Policy *policy, const char *text, const char *methods, const char *paths) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        _cleanup_strv_ char **f = NULL;
+        PolicyRule rule = {0};
+
+        assert_int_equal(strv_split(text, " ", &f), 0);
+        rule.action = policy_action_from_string(f[0]);
+        rule.to = strdup(f[1]);
+        assert_int_equal(strv_split(methods, ",", &rule.methods), 0);
+        assert_int_equal(strv_split(paths, ",", &rule.paths), 0);
+        if (policy_add(policy, &rule, &err) < 0)
+                fail_msg("%s: %s", text, error_message(&err, 0));
+}
+
+// A method or path that is not known yet matches: whoever takes the connection apart asks again.
+static void test_http(void **state) {
+        static const struct { const char *method, *path; int rule; } cases[] = {
+                {NULL, NULL, 0},          {"DELETE", "/x", 0},         {"GET", "/api", 1},       {"GET", "/api/v1", 1},    {"GET", "/api?x=1", 1},
+                {"GET", "/apis", -1},     {"POST", "/api", -1},        {"GET", "/raw/x", 1},     {"GET", "/raw", -1},      {"GET", "/api/../x", -1},
+                {"GET", "/api/%2e%2e/x", -1}, {"GET", "/api//x", -1},  {"GET", "/api/./x", -1},  {"GET", "/api\\x", -1},  {"GET", "api", -1},
+                {"GET", "/api?a=../b%20", 1}, {"PUT", "/api", 2},      {"PUT", "/%61pi", 2},     {"PUT", "/other", -1},
+        };
+        _cleanup_(policy_freep) Policy *policy = NULL;
+
+        assert_int_equal(policy_new("p", &policy), 0);
+        add_http(policy, "deny example.org", "DELETE", "");
+        add_http(policy, "allow example.org", "GET,HEAD", "/api,/raw/");
+        add_http(policy, "deny example.org", "PUT", "/api");
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                PolicyProbe probe = {.name = "example.org", .protocol = POLICY_TCP, .port = 443, .method = cases[i].method, .path = cases[i].path};
+                PolicyAnswer answer;
+                assert_int_equal(policy_explain(&policy, 1, &probe, &answer, NULL), 0);
+                if (answer.index != cases[i].rule)
+                        fail_msg("case %zu: %s", i, answer.text);
+        }
+}
+
+static void test_text(void **state) {
+        _cleanup_(policy_freep) Policy *a = NULL, *b = NULL;
+        PolicyProbe probe = {.name = "x.example.org", .protocol = POLICY_TCP, .port = 8443};
+        PolicyAnswer answer;
+
+        assert_int_equal(policy_new("first", &a), 0);
+        assert_int_equal(policy_new("second", &b), 0);
+        assert_int_equal(add(a, "allow 1.0.0.0/8 tcp 80", NULL), 0);
+        assert_int_equal(add(b, "deny example.org any -", NULL), 0);
+        assert_int_equal(add(b, "allow *.example.org any 443,8443-8444", NULL), 0);
+        assert_int_equal(policy_explain((Policy *[]) {a, b}, 2, &probe, &answer, NULL), 0);
+        assert_string_equal(answer.text, "allowed by rule 2 of policy second: *.example.org tcp 443,8443-8444");
+        assert_string_equal(answer.policy, "second");
+        assert_int_equal(answer.index, 2);
+        probe.name = "example.org";
+        assert_int_equal(policy_explain((Policy *[]) {a, b}, 2, &probe, &answer, NULL), 0);
+        assert_string_equal(answer.text, "denied by rule 1 of policy second: example.org any");
+        probe.name = "example.net";
+        assert_int_equal(policy_explain((Policy *[]) {a, b}, 2, &probe, &answer, NULL), 0);
+        assert_string_equal(answer.text, "denied: no rule allows it");
+        probe.name = "bad..name";
+        assert_int_equal(policy_explain(&a, 1, &probe, &answer, NULL), -EINVAL);
+}
+
+// Walking the whole list is what the index must agree with.
+static bool linear_match(const CompiledRule *rule, const PolicyQuestion *q) {
+        if (rule->kind == RULE_ADDRESS)
+                return q->address && compiled_rule_matches(rule, q->address, q->protocol, q->port);
+        if (!compiled_rule_has_port(rule, q->protocol, q->port))
+                return false;
+        return rule->kind == RULE_ANY_NAME || (rule->kind == RULE_NAME ? strcmp(rule->name, q->name) == 0 : name_is_below(q->name, rule->name));
+}
+
+static void test_index(void **state) {
+        static const char *const labels[] = {"a", "b", "c", "ab"};
+        unsigned seed = 7;
+
+        for (unsigned round = 0; round < 200; round++) {
+                _cleanup_(policy_freep) Policy *policy = NULL;
+                _cleanup_(compiled_freep) Compiled *compiled = NULL;
+                assert_int_equal(policy_new("p", &policy), 0);
+                for (unsigned i = 0; i < 40; i++) {
+                        char text[80];
+                        seed = seed * 1103515245 + 12345;
+                        unsigned x = seed >> 8;
+                        if (x % 7 == 0)
+                                snprintf(text, sizeof(text), "%s %u.0.0.0/8 tcp -", x & 256 ? "allow" : "deny", 1 + x / 512 % 3);
+                        else
+                                snprintf(text, sizeof(text), "%s %s%s%s%s.example.org tcp %d", x & 256 ? "allow" : "deny", x & 512 ? "*." : "", x & 1024 ? labels[x / 2048 % 4] : "",
+                                         x & 1024 ? "." : "", labels[x / 8192 % 4], x & 32768 ? 443 : 80);
+                        assert_int_equal(add(policy, text, NULL), 0);
+                }
+                assert_int_equal(compiled_new(&policy, 1, &compiled, NULL), 0);
+                for (unsigned i = 0; i < 100; i++) {
+                        char name[64], address[16];
+                        seed = seed * 1103515245 + 12345;
+                        unsigned x = seed >> 8;
+                        Cidr cidr;
+                        snprintf(address, sizeof(address), "%u.1.1.1", 1 + x % 4);
+                        assert_int_equal(cidr_parse(address, &cidr), 0);
+                        snprintf(name, sizeof(name), "%s.%s.%s.example.org", labels[x / 4 % 4], labels[x / 16 % 4], labels[x / 64 % 4]);
+                        PolicyQuestion q = {.name = name + (x & 256 ? 0 : strcspn(name, ".") + 1), .address = x & 512 ? &cidr : NULL, .protocol = POLICY_TCP, .port = x & 1024 ? 443 : 80};
+                        PolicyDecision d = policy_decide(compiled, &q);
+                        size_t k = 0;
+                        while (k < compiled->n && !linear_match(&compiled->rules[k], &q))
+                                k++;
+                        assert_ptr_equal(d.rule, k < compiled->n ? &compiled->rules[k] : NULL);
+                }
+        }
+}
+
+static void test_category(void **state) {
+        _cleanup_(category_freep) Category *category = NULL, *other = NULL;
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        _cleanup_(compiled_freep) Compiled *compiled = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        PolicyProbe probe = {.name = "b.example.org", .protocol = POLICY_TCP, .port = 443};
+        PolicyAnswer answer;
+
+        assert_int_equal(category_parse("web", NULL, "# head\n a.example.org # one\n\n*.example.org\r\n10.0.0.0/8", &category, NULL), 0);
+        assert_int_equal(strv_length(category->entries), 3);
+        assert_int_equal(policy_new("p", &policy), 0);
+        assert_int_equal(add(policy, "deny c.example.org any -", NULL), 0);
+        assert_int_equal(add(policy, "allow @web any -", NULL), 0);
+        assert_int_equal(add(policy, "allow d.example.net any -", NULL), 0);
+        assert_true(compiled_new(&policy, 1, &compiled, &err) < 0); // never looked up: refused, not empty
+        policy->rules[1].category = category_share(category);
+        assert_int_equal(compiled_new(&policy, 1, &compiled, NULL), 0);
+        assert_int_equal(compiled->n, 5);
+        assert_int_equal(compiled->rules[3].index, 1);
+        assert_int_equal(compiled->rules[4].index, 2);
+        assert_int_equal(compiled_first_name(compiled), 0);
+        assert_int_equal(policy_explain(&policy, 1, &probe, &answer, NULL), 0);
+        assert_int_equal(answer.index, 1);
+        probe = (PolicyProbe) {.address = "10.1.1.1", .protocol = POLICY_UDP, .port = 1};
+        assert_int_equal(policy_explain(&policy, 1, &probe, &answer, NULL), 0);
+        assert_int_equal(answer.index, 1);
+        assert_int_equal(category_parse("web", NULL, "a.example.org\n*.example.org\n10.0.0.0/8\n", &other, NULL), 0);
+        assert_true(category_equal(category, other));
+}
+
+// What would answer in the place of our resolver is not opened by "*".
+static void test_spared(void **state) {
+        static const struct { const char *rules[2], *name; PolicyProtocol protocol; uint16_t port; int rule; } cases[] = {
+                {{"allow * any -"}, "dns.example", POLICY_TCP, 443, -1},
+                {{"allow * any -"}, "dns.example", POLICY_ANY, 0, -1},
+                {{"allow * any -"}, "a.doh.example.org", POLICY_TCP, 443, -1},
+                {{"allow * any -"}, "doh.example.org", POLICY_TCP, 443, 0},
+                {{"allow 0.0.0.0/0 any -"}, "dns.example", POLICY_ANY, 0, -1},
+                {{"allow 0.0.0.0/0 any -"}, "www.example", POLICY_ANY, 0, 0},
+                {{"allow * any -", "allow dns.example any -"}, "dns.example", POLICY_TCP, 443, 1},
+                {{"allow * any -", "allow dns.example any -"}, "dns.example", POLICY_ANY, 0, 1},
+                {{"allow * any -", "allow *.doh.example.org any -"}, "a.doh.example.org", POLICY_TCP, 443, 1},
+                {{"deny * any -"}, "dns.example", POLICY_TCP, 443, 0},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_(policy_freep) Policy *policy = NULL;
+                PolicyProbe probe = {.name = cases[i].name, .protocol = cases[i].protocol, .port = cases[i].port};
+                PolicyAnswer answer;
+                assert_int_equal(policy_new("p", &policy), 0);
+                assert_int_equal(category_parse(POLICY_SPARED, NULL, "10.0.0.1\ndns.example\n*.doh.example.org\n", &policy->spared, NULL), 0);
+                for (size_t k = 0; k < 2 && cases[i].rules[k]; k++)
+                        assert_int_equal(add(policy, cases[i].rules[k], NULL), 0);
+                assert_int_equal(policy_explain(&policy, 1, &probe, &answer, NULL), 0);
+                if (answer.index != cases[i].rule)
+                        fail_msg("case %zu: %s", i, answer.text);
+                if (answer.index < 0)
+                        assert_string_equal(answer.text, "denied: it is in the category doh, and no rule names it");
+        }
+}
+
+static void test_bad_categories(void **state) {
+        static const struct { const char *text, *wanted; } cases[] = {
+                {"a.example.org b.example.org", "f:1: there is more than one word"}, {"\n@web", "f:2: entry \"@web\": a category cannot hold"},
+                {"example", "f:1: entry \"example\" is no host name"},            {"10.0.0.1/8", "f:1: entry \"10.0.0.1/8\" has bits set"},
+                {"*.co.uk", "f:1: entry \"*.co.uk\" is too wide"},
+                {"a.example.org\na.example.org", "f: entry \"a.example.org\" is there twice"}, {"a.example.org;", "f:1: entry \"a.example.org;\" is not valid"},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_error_ Error err = ERROR_NULL;
+                Category *category = NULL;
+                assert_int_equal(category_parse("c", "f", cases[i].text, &category, &err), -EINVAL);
+                if (strncmp(err.message, cases[i].wanted, strlen(cases[i].wanted)) != 0)
+                        fail_msg("%s", err.message);
+        }
+}
+
+static void test_inserts(void **state) {
+        _cleanup_(policy_freep) Policy *policy = NULL, *more = NULL;
+        _cleanup_(compiled_freep) Compiled *compiled = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        const CompiledRule *rules[4];
+        Cidr address;
+
+        assert_int_equal(policy_new("p", &policy), 0);
+        assert_int_equal(add(policy, "allow example.org any 80,443", NULL), 0);
+        assert_int_equal(add(policy, "allow example.org any 443,5432", NULL), 0);
+        assert_int_equal(add(policy, "allow *.org any 123-124", NULL), -EINVAL);
+        assert_int_equal(add(policy, "allow *.example.org udp 123", NULL), 0);
+        assert_int_equal(add(policy, "allow 10.1.0.0/16 any -", NULL), 0);
+        assert_int_equal(add(policy, "allow 0.0.0.0/0 any -", NULL), 0);
+        assert_int_equal(compiled_new(&policy, 1, &compiled, NULL), 0);
+        assert_int_equal(policy_inserts(compiled, "example.org", rules, 4), 1);
+        assert_ptr_equal(rules[0], &compiled->rules[1]);
+        assert_int_equal(policy_inserts(compiled, "a.example.org", rules, 4), 1);
+        assert_int_equal(cidr_parse("10.1.2.3", &address), 0);
+        assert_true(policy_may_answer(compiled, &address)); // named on purpose
+        assert_int_equal(cidr_parse("10.2.2.3", &address), 0);
+        assert_false(policy_may_answer(compiled, &address));
+        assert_int_equal(cidr_parse("9.9.9.9", &address), 0);
+        assert_true(policy_may_answer(compiled, &address));
+        // two policies that are too much together
+        assert_int_equal(policy_new("q", &more), 0);
+        assert_int_equal(add(more, "allow example.net any 2001-2014,5432", NULL), 0);
+        assert_int_equal(policies_check((Policy *[]) {policy, more}, 2, NULL), 0);
+        assert_int_equal(add(more, "allow example.net any 2015", NULL), 0);
+        assert_int_equal(policies_check((Policy *[]) {policy, more}, 2, &err), -EINVAL);
+        assert_string_equal(err.field, "policies");
 }
 
 static void test_denied_table(void **state) {
@@ -133,12 +408,16 @@ static void test_digest(void **state) {
         assert_int_equal(compiled_new(&b, 1, &cb, NULL), 0);
         assert_string_equal(ca->rules[0].digest, cb->rules[0].digest);     // equal effect
         assert_string_not_equal(ca->rules[1].digest, cb->rules[2].digest); // a denial came in front
+        assert_string_equal(ca->rules[0].digest, "63612f611e6781b1"); // as hostd always wrote it: flows outlive an upgrade
 }
 
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_tables),       cmocka_unit_test(test_bad_rules), cmocka_unit_test(test_explain),
                 cmocka_unit_test(test_denied_table), cmocka_unit_test(test_digest),
+                cmocka_unit_test(test_explain_names), cmocka_unit_test(test_http),     cmocka_unit_test(test_text),
+                cmocka_unit_test(test_index),        cmocka_unit_test(test_category),  cmocka_unit_test(test_bad_categories), cmocka_unit_test(test_spared),
+                cmocka_unit_test(test_inserts),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,12 +15,14 @@
 #include "base/io.h"
 #include "core/job.h"
 #include "core/request.h"
+#include "core/secrets.h"
 #include "model/schema.h"
 #include "wire/client.h"
 
 typedef struct World {
         Manager m;
         char directory[64], audit[80];
+        Access access; // of the next call
 } World;
 
 static int setup(void **state) {
@@ -75,13 +77,14 @@ static Client *join(World *w, Access access) {
         return client;
 }
 
-// Calls and waits for the answer; the parameters are stolen.
-static int call(World *w, Access access, const char *method, json_t *parameters, Error *err) {
+// Calls, with one descriptor or -1, and waits for the answer; the parameters are stolen.
+static int call_with(World *w, int fd, const char *method, json_t *parameters, Error *err) {
+        Access access = fd >= 0 ? ACCESS_ADMIN : w->access;
         _cleanup_(client_freep) Client *client = join(w, access);
         json_t *reply = NULL;
         int r = -EAGAIN;
 
-        assert_int_equal(client_send(client, method, parameters, false, NULL, 0, NULL), 0);
+        assert_int_equal(client_send(client, method, parameters, false, &fd, fd >= 0, NULL), 0);
         json_decref(parameters);
         for (int i = 0; i < 1000 && r == -EAGAIN; i++) {
                 assert_true(sd_event_run(w->m.event, 1000 * 1000) >= 0);
@@ -89,6 +92,11 @@ static int call(World *w, Access access, const char *method, json_t *parameters,
         }
         json_decref(reply);
         return r;
+}
+
+static int call(World *w, Access access, const char *method, json_t *parameters, Error *err) {
+        w->access = access;
+        return call_with(w, -1, method, parameters, err);
 }
 
 static int keep_last(const json_t *record, void *userdata) {
@@ -285,6 +293,93 @@ static void test_no_change_during_a_rollback(void **state) {
         assert_int_equal(other.code, ERR_NOT_FOUND); // what writes no file goes on
 }
 
+// ---- secrets ----
+
+#define VALUE "correct-horse-battery-staple"
+
+static int secret_call(World *w, const char *method, const char *value, bool closed, Error *err) {
+        int p[2], r;
+
+        assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+        assert_int_equal(io_write_all(p[1], value, strlen(value)), 0);
+        if (closed)
+                p[1] = close_fd(p[1]);
+        r = call_with(w, p[0], method, json_pack("{s:s}", "secret", "token"), err);
+        (void) close_fd(p[0]);
+        (void) close_fd(p[1]);
+        return r;
+}
+
+static int look_for_value(const json_t *record, void *userdata) {
+        _cleanup_free_ char *text = json_dumps(record, 0);
+
+        assert_null(strstr(text, VALUE));
+        ++*(unsigned *) userdata;
+        return 0;
+}
+
+static void test_secret_values_are_in_no_record(void **state) {
+        _cleanup_error_ Error unread = ERROR_NULL, again = ERROR_NULL, denied = ERROR_NULL, absent = ERROR_NULL;
+        World *w = *state;
+        unsigned records = 0;
+
+        w->m.state_fd = open(w->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        secrets_open(&w->m);
+        assert_non_null(w->m.secrets);
+        assert_true(secret_call(w, "io.hostd.Secret.Set", VALUE, false, &unread) < 0); // its end may never come: hostd does not wait
+        assert_int_equal(unread.code, ERR_INVALID);
+        assert_record(w, "io.hostd.Secret.Set", "token", "Invalid");
+        assert_int_equal(secret_call(w, "io.hostd.Secret.Set", VALUE, true, NULL), 0);
+        assert_record(w, "io.hostd.Secret.Set", "token", "ok");
+        assert_true(secret_call(w, "io.hostd.Secret.Set", VALUE, true, &again) < 0);
+        assert_int_equal(again.code, ERR_EXISTS);
+        assert_int_equal(secret_call(w, "io.hostd.Secret.Rotate", VALUE "2", true, NULL), 0);
+        assert_record(w, "io.hostd.Secret.Rotate", "token", "ok");
+        assert_true(call(w, ACCESS_OPERATE, "io.hostd.Secret.Revoke", json_pack("{s:s}", "secret", "token"), &denied) < 0);
+        assert_int_equal(denied.code, ERR_DENIED);
+        assert_true(call(w, ACCESS_ADMIN, "io.hostd.Secret.Grant",
+                         json_pack("{s:s, s:s, s:s, s:s}", "secret", "token", "name", "one", "host", "api.example.com", "header", "X-Key"), &absent) < 0);
+        assert_int_equal(absent.code, ERR_NOT_FOUND); // of the instance
+        assert_int_equal(call(w, ACCESS_VIEW, "io.hostd.Secret.List", json_object(), NULL), 0);
+        assert_true(audit_query(w->audit, &(AuditQuery) {0}, look_for_value, &records, NULL) >= 0);
+        assert_int_equal(records, 6);
+        w->m.secrets = secrets_free(w->m.secrets);
+        w->m.state_fd = close_fd(w->m.state_fd);
+}
+
+// A grant ends at its time, also when hostd was not there then, and the end is recorded.
+static void test_grants_end_by_themselves(void **state) {
+        _cleanup_(value_freep) Value *value = NULL;
+        World *w = *state;
+        Binding *b[2];
+
+        w->m.state_fd = open(w->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        secrets_open(&w->m);
+        assert_int_equal(value_new(1, &value), 0);
+        value->data[0] = 'x';
+        assert_int_equal(secret_add(&w->m.secrets->vault, "token", value, NULL), 0);
+        for (int i = 0; i < 2; i++) {
+                b[i] = calloc(1, sizeof(Binding));
+                *b[i] = (Binding) {.secret = "token", .instance = "one", .host = strdup("api.example.com"), .port = 443, .place = BINDING_BASIC};
+                b[i]->until = clock_realtime() + (i + 1) * 200 * USEC_PER_MSEC;
+                assert_int_equal(secrets_grant(w->m.secrets, b[i], NULL), 0);
+        }
+        for (usec_t until = clock_monotonic() + 10 * USEC_PER_SEC; w->m.secrets->n > 1 && clock_monotonic() < until;)
+                assert_true(sd_event_run(w->m.event, 100 * USEC_PER_MSEC) >= 0);
+        assert_true(w->m.secrets->n <= 1);
+        w->m.secrets = secrets_free(w->m.secrets);
+        (void) usleep(300 * USEC_PER_MSEC);
+        secrets_open(&w->m);
+        assert_int_equal(w->m.secrets->n, 0);
+        json_t *record = last_record(w);
+        assert_string_equal(json_string_value(json_object_get(record, "method")), "io.hostd.Secret.Ungrant");
+        assert_string_equal(json_string_value(json_object_get(record, "result")), "ended");
+        assert_string_equal(json_string_value(json_object_get(record, "target")), "one");
+        json_decref(record);
+        w->m.secrets = secrets_free(w->m.secrets);
+        w->m.state_fd = close_fd(w->m.state_fd);
+}
+
 // Each row of the method table is served, and each handler has a row: the tables are indexed alike.
 static void test_handlers(void **state) {
         for (MethodId id = 0; id < _METHOD_MAX; id++) {
@@ -318,6 +413,8 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_hostd_ends, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_no_change_while_stopping, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_no_change_during_a_rollback, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_secret_values_are_in_no_record, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_grants_end_by_themselves, setup, teardown),
                 cmocka_unit_test(test_handlers),
                 cmocka_unit_test(test_presets),
         };

@@ -55,7 +55,7 @@ static char *slot_text_new(void) {
 
 static void test_slot_order(void **state) {
         static const char *const out[] = {
-                "i0001_out counter", "i0001_out jump i0001_rate", "i0001_out ct state established ct mark @i0001_live accept",
+                "i0001_out counter", "i0001_out jump i0001_cut", "i0001_out jump i0001_rate", "i0001_out ct state established ct mark @i0001_live accept",
                 "i0001_out ct state related meta l4proto { icmp, ipv6-icmp } ct mark @i0001_live accept",
                 "i0001_out ct state != { new, established } goto i0001_deny", "!= 0x00010000 goto i0001_deny", "!= syn goto i0001_deny",
                 "i0001_out oifname \"hv*\" goto i0001_deny", "i0001_out fib daddr type { local, broadcast, multicast, anycast } goto i0001_deny",
@@ -94,20 +94,24 @@ static void test_base_order(void **state) {
 static void test_policy_golden(void **state) {
         static const char golden[] =
                 "flush chain inet hostd i0001_rules\n"
+                "flush chain inet hostd i0001_nat\n"
                 "flush set inet hostd i0001_live\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv4 ct original ip daddr 93.1.2.0/24 goto i0001_deny\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv4 ct original ip daddr != @deny4 meta l4proto tcp ct original proto-dst != 25 "
-                "ct mark set 0x00010001 accept\n"
+                "ct mark set 0x00010001 goto i0001_pass\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv4 ct original ip daddr != @deny4 meta l4proto != tcp "
-                "ct mark set 0x00010001 accept\n"
+                "ct mark set 0x00010001 goto i0001_pass\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv6 ct original ip6 daddr 2a00::/16 meta l4proto tcp ct original proto-dst 80-90 "
-                "ct mark set 0x00010002 accept\n"
-                "add rule inet hostd i0001_rules ct mark 0 comment \"0003\"\n"
-                "add element inet hostd i0001_live { 0x00010001 comment \"DIGEST\", 0x00010002 comment \"DIGEST\" }\n";
+                "ct mark set 0x00010002 goto i0001_pass\n"
+                "add rule inet hostd i0001_rules ct mark 0 comment \"0004\"\n"
+                "add element inet hostd i0001_live { 0x00010001 comment \"DIGEST\", 0x00010002 comment \"DIGEST\", 0x00010003 comment \"DIGEST\" }\n";
         PolicyRule rules[] = {
                 {.action = POLICY_DENY, .to = (char *) "93.1.2.0/24"},
                 {.action = POLICY_ALLOW, .to = (char *) "0.0.0.0/0", .comment = (char *) "\"; } flush ruleset"},
                 {.action = POLICY_ALLOW, .to = (char *) "2a00::/16", .protocol = POLICY_TCP, .ports = (char *) "85-90,80-86"},
+                // by name: no rule of the packet filter, but a live mark
+                {.action = POLICY_DENY, .to = (char *) "a.example.org"},
+                {.action = POLICY_ALLOW, .to = (char *) "*.example.org"},
         };
         Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)}, *list = &policy;
         _cleanup_(compiled_freep) Compiled *compiled = NULL;
@@ -118,9 +122,10 @@ static void test_policy_golden(void **state) {
         assert_int_equal(compiled_new(&list, 1, &compiled, NULL), 0);
         compiled->rules[1].id = 1;
         compiled->rules[2].id = 2;
+        compiled->rules[4].id = 3;
         for (size_t i = 0; i < compiled->n; i++)
                 memcpy(compiled->rules[i].digest, "DIGEST", sizeof("DIGEST"));
-        assert_int_equal(ruleset_policy(f, 1, compiled, 3), 0);
+        assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 4, {0}}), 0);
         (void) fclose(f);
         assert_string_equal(text, golden);
 }
@@ -145,15 +150,122 @@ static void test_policy_map(void **state) {
         assert_int_equal(compiled_new(&list, 1, &compiled, NULL), 0);
         for (size_t i = 0; i < compiled->n; i++)
                 compiled->rules[i].id = (uint16_t) (i + 1);
-        assert_int_equal(ruleset_policy(f, 1, compiled, 9), 0);
+        assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 9, {0}}), 0);
         (void) fclose(f);
         assert_non_null(strstr(text, map));
-        assert_non_null(strstr(text, ", 1.2.3.7 . 87 : 0x00010008 } accept\n"));
+        assert_non_null(strstr(text, ", 1.2.3.7 . 87 : 0x00010008 } goto i0001_pass\n"));
+}
+
+static char *limits_text_new(const LimitsText *limits) {
+        char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+
+        ruleset_limits(f, 1, limits);
+        (void) fclose(f);
+        return text;
+}
+
+// What is counted is counted in front of the accept, and what was counted is thrown away only on demand.
+static void test_limits(void **state) {
+        static const char *const pass[] = {
+                "flush chain inet hostd i0001_pass", "i0001_spent tcp flags & rst == rst return", "i0001_spent counter name i0001_traffic goto i0001_deny",
+                "i0001_rate limit rate over 5 bytes/second burst 131072 bytes drop", "i0001_rate ct state new ct mark 0 limit rate over 7/second burst 14 packets counter name i0001_connection_rate goto i0001_deny",
+                "i0001_rate ct state established quota name i0001_budget goto i0001_spent", "i0001_back quota name i0001_budget goto i0001_spent",
+                "i0001_pass ct state established accept", "i0001_pass quota name i0001_budget goto i0001_spent",
+                "i0001_pass add @i0001_conn { iifname ct count over 6 } counter name i0001_connections goto i0001_deny comment \"c6\"",
+                "i0001_pass meta l4proto { tcp, udp } add @i0001_seen4 { ip daddr . th dport } accept",
+                "i0001_pass counter name i0001_destinations goto i0001_deny comment \"d8\"", NULL,
+        };
+        LimitsText limits = {.limits = {5, NETWORK_UNLIMITED, 6, 7, 8, 9}, .traffic_used = 3}, none = {.limits = NETWORK_LIMITS_NONE};
+        _cleanup_free_ char *text = limits_text_new(&limits), *anew = NULL, *open = limits_text_new(&none);
+
+        assert_order(text, pass);
+        assert_non_null(strstr(text, "over 9 bytes used 3 bytes"));
+        assert_null(strstr(text, "delete"));
+        assert_null(strstr(text, "flush set"));
+        assert_null(strstr(text, "i0001_back limit"));
+        assert_non_null(strstr(open, "i0001_pass accept\n"));
+        assert_null(strstr(open, "goto i0001_spent"));
+        limits.limits.download = 4;
+        limits.police_download = limits.destinations_anew = limits.connections_anew = limits.traffic_anew = true;
+        anew = limits_text_new(&limits);
+        assert_non_null(strstr(anew, "i0001_back limit rate over 4 bytes/second"));
+        assert_non_null(strstr(anew, "delete set inet hostd i0001_seen4\n"));
+        assert_non_null(strstr(anew, "flush set inet hostd i0001_conn\n"));
+        assert_non_null(strstr(anew, "delete quota inet hostd i0001_budget\n"));
+}
+
+static char *policy_text_new(Policy *policy, NetworkBorder border) {
+        _cleanup_(compiled_freep) Compiled *compiled = NULL;
+        char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+
+        assert_int_equal(compiled_new(&policy, 1, &compiled, NULL), 0);
+        for (size_t i = 0; i < compiled->n; i++)
+                compiled->rules[i].id = (uint16_t) (compiled->rules[i].action == POLICY_ALLOW ? i + 1 : 0);
+        assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 9, border}), 0);
+        (void) fclose(f);
+        return text;
+}
+
+// Rules by address in front of the first by name keep their connections from the proxy; those behind it do not.
+static void test_border(void **state) {
+        static const char *const order[] = {
+                "i0001_rules meta nfproto ipv4 meta l4proto tcp ct mark set ct original ip daddr . meta l4proto . ct original proto-dst map @i0001_names4 ct mark @i0001_live goto i0001_pass",
+                "i0001_rules meta nfproto ipv4 ct original ip daddr 1.2.3.0/24 meta l4proto tcp ct original proto-dst 443 goto i0001_deny",
+                "i0001_nat meta l4proto udp ct original proto-dst 53 redirect to :8453", "i0001_nat meta l4proto tcp ct original proto-dst 53 redirect to :8453",
+                "i0001_nat meta nfproto ipv4 ct original ip daddr 1.2.3.0/24 meta l4proto tcp ct original proto-dst 443 return",
+                "i0001_nat meta nfproto ipv4 ct original ip daddr 1.0.0.0/8 return", "i0001_nat meta l4proto tcp ct original proto-dst 443 redirect to :8443", NULL,
+        };
+        PolicyRule rules[] = {
+                {.action = POLICY_DENY, .to = (char *) "1.2.3.0/24", .protocol = POLICY_TCP, .ports = (char *) "443"},
+                {.action = POLICY_ALLOW, .to = (char *) "1.2.4.0/24", .protocol = POLICY_UDP, .ports = (char *) "443"},
+                {.action = POLICY_DENY, .to = (char *) "1.0.0.0/8"},
+                {.action = POLICY_ALLOW, .to = (char *) "db.example.org", .protocol = POLICY_TCP, .ports = (char *) "443,9000"},
+                {.action = POLICY_ALLOW, .to = (char *) "2.0.0.0/8", .protocol = POLICY_TCP, .ports = (char *) "443"},
+        };
+        Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)};
+        _cleanup_free_ char *both = policy_text_new(&policy, (NetworkBorder) {true, true}), *none = policy_text_new(&policy, (NetworkBorder) {0}), *web = NULL;
+
+        assert_order(both, order);
+        assert_null(strstr(both, "redirect to :8480"));
+        assert_null(strstr(both, "i0001_nat meta nfproto ipv4 ct original ip daddr 2.0.0.0/8"));
+        assert_null(strstr(both, "i0001_nat meta nfproto ipv4 ct original ip daddr 1.2.4.0/24"));
+        assert_null(strstr(none, "redirect"));
+        assert_null(strstr(none, "names"));
+        rules[3].ports = (char *) "80,443";
+        web = policy_text_new(&policy, (NetworkBorder) {true, true});
+        assert_non_null(strstr(web, "redirect to :8480"));
+        assert_null(strstr(web, "@i0001_names")); // both are the proxy's
+}
+
+// Nothing of the helpers' passes in front of what keeps them in but answers and the resolver's upstreams.
+static void test_helpers(void **state) {
+        static const char *const order[] = {
+                "helper ct direction reply accept", "helper meta skuid 7 ip daddr { 10.0.0.53 } meta l4proto { tcp, udp } th dport 53 accept", "helper oifname \"hv*\" goto helper_deny",
+                "helper fib daddr type { local, broadcast, multicast, anycast } goto helper_deny", "helper ip daddr 10.99.0.0/16 goto helper_deny",
+                "helper ip6 daddr 2a01:4f8:1:1::/64 goto helper_deny", "helper ip daddr @deny4 goto helper_deny", "helper ip6 daddr @deny6 goto helper_deny", "helper accept\n",
+                "helpers meta skuid { 7, 8 } goto helper\n", NULL,
+        };
+        NetworkHelpers helpers = {.uids = {7, 8}, .n_uids = 2, .resolver = 7, .upstreams = {{AF_INET, {10, 0, 0, 53}}}, .n_upstreams = 1};
+        NetworkSettings s = settings_new();
+        _cleanup_free_ char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+
+        ruleset_helpers(f, &s, &helpers);
+        (void) fclose(f);
+        assert_order(text, order);
 }
 
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_address), cmocka_unit_test(test_slot_order), cmocka_unit_test(test_base_order), cmocka_unit_test(test_policy_golden), cmocka_unit_test(test_policy_map),
+                cmocka_unit_test(test_limits),
+                cmocka_unit_test(test_border),
+                cmocka_unit_test(test_helpers),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

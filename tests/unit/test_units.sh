@@ -7,13 +7,19 @@ srcdir=${srcdir:-.}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
+# What a name of the source stands for: a user, or a descriptor.
+row_user() {
+        [ "$1" != NULL ] || { echo NULL; return; }
+        sed -n "s/^#define $1 \"\(.*\)\".*/\1/p" "$srcdir/hostd/border/border.h"
+}
 bad() { echo "FAILED: $*"; failed=1; }
 
 make -s install-systemunitDATA install-apparmorDATA install-sysusersDATA install-tmpfilesDATA install-protectsystemDATA \
         install-protectuserDATA install-protectsshDATA DESTDIR="$work" >/dev/null
 units=$(find "$work" -name 'hostd.service' -printf '%h\n')
 [ -n "$units" ] || { bad "nothing was installed"; exit 1; }
-for unit in hostd.service hostd.socket hostd-instance@.service hostd.slice hostd-build.socket hostd-build@.service hostd-apparmor.service; do
+border="hostd-resolver.service hostd-resolver.socket hostd-resolve.socket hostd-proxy.service hostd-proxy.socket hostd-flow.service hostd-flow.socket hostd-flow-records.socket"
+for unit in hostd.service hostd.socket hostd-instance@.service hostd.slice hostd-build.socket hostd-build@.service hostd-apparmor.service $border; do
         [ -f "$units/$unit" ] || bad "$unit is not installed"
         ! grep -n '@[a-z]*dir@' "$units/$unit" || bad "$unit has a path that was not filled in"
 done
@@ -28,6 +34,33 @@ grep -q '^Slice=hostd.slice$' "$units/hostd-instance@.service" || bad "the unit'
 grep -q '"%s/by-name"' "$srcdir/hostd/core/instance_start.c" || bad "hostd names run directories otherwise"
 grep -q '/run/hostd/by-name/%i$' "$units/hostd-instance@.service" || bad "the unit is given another run directory"
 
+# The helpers of the border get their sockets from systemd or from hostd: both must make the same. And nobody else may connect to one.
+while read -r fd file type user group mode service; do
+        unit=$(grep -l "/run/hostd/$file\$" "$units"/*.socket) || { bad "no unit has $file"; continue; }
+        grep -q "{$fd, \"$file\", $type, $user, $group, $mode}" "$srcdir/hostd/core/border_start.c" || bad "hostd makes $file otherwise"
+        for line in "Service=$service.service" "SocketMode=$mode" "SocketUser=$(row_user "$user")" "SocketGroup=$(row_user "$group")" "FileDescriptorName=$(row_user "$fd")"; do
+                case $line in *=NULL) ! grep -q "^${line%NULL}" "$unit" || bad "$unit has another ${line%=NULL}" ;; *) grep -qx "$line" "$unit" || bad "$unit has not $line" ;; esac
+        done
+        case $type in SOCK_STREAM) listen=Stream ;; SOCK_SEQPACKET) listen=SequentialPacket ;; *) listen=Datagram ;; esac
+        grep -qx "Listen$listen=/run/hostd/$file" "$unit" || bad "$unit is of another type"
+        grep -q "^Sockets=.*$(basename "$unit")" "$units/$service.service" || bad "$service does not get $(basename "$unit")"
+done <<EOF
+BORDER_FD_CONTROL resolver.sock SOCK_STREAM NULL NULL 0600 hostd-resolver
+BORDER_FD_RESOLVE resolve.sock SOCK_SEQPACKET BORDER_PROXY NULL 0600 hostd-resolver
+BORDER_FD_CONTROL proxy.sock SOCK_STREAM NULL NULL 0600 hostd-proxy
+BORDER_FD_CONTROL flow.sock SOCK_STREAM NULL NULL 0600 hostd-flow
+BORDER_FD_RECORDS flow-records.sock SOCK_DGRAM BORDER_PROXY BORDER_RESOLVER 0660 hostd-flow
+EOF
+[ "$(grep -c '{BORDER_FD_' "$srcdir/hostd/core/border_start.c")" = 5 ] || bad "hostd makes sockets that no unit has"
+for unit in hostd-resolver hostd-proxy hostd-flow; do
+        for line in MemorySwapMax=0 LimitCORE=0 Restart=always "User=$unit" NoNewPrivileges=yes ProtectSystem=strict SystemCallArchitectures=native; do
+                grep -qx "$line" "$units/$unit.service" || bad "$unit.service has not $line"
+        done
+        grep -q '^MemoryMax=' "$units/$unit.service" || bad "$unit.service may have all memory"
+        case $unit in hostd-flow) caps=CAP_NET_ADMIN ;; *) caps= ;; esac
+        grep -qx "CapabilityBoundingSet=$caps" "$units/$unit.service" || bad "$unit.service has other capabilities"
+done
+
 # Accounts and directories: made in a root of their own, and the ones that the source asks for. It is read-only where there is no root.
 sysusers=$(find "$work" -path '*/sysusers.d/hostd.conf') tmpfiles=$(find "$work" -path '*/tmpfiles.d/hostd.conf')
 [ -f "$sysusers" ] && [ -f "$tmpfiles" ] || bad "sysusers.d or tmpfiles.d is not installed"
@@ -35,11 +68,12 @@ accounts=$work/accounts
 mkdir -p "$accounts/etc" "$accounts/run" "$accounts/var/lib"
 if command -v systemd-sysusers >/dev/null && [ "$(id -u)" = 0 ]; then
         systemd-sysusers --root="$accounts" - <"$sysusers" 2>"$work/said" || { cat "$work/said"; bad "the accounts cannot be made"; }
-        [ "$(cut -d: -f1 "$accounts/etc/passwd" | sort | xargs)" = hostd-build ] || bad "other users than hostd-build: $(cat "$accounts/etc/passwd")"
+        [ "$(cut -d: -f1 "$accounts/etc/passwd" | sort | xargs)" = "hostd-build hostd-flow hostd-haproxy hostd-proxy hostd-resolver" ] ||
+                bad "other users than hostd's own: $(cat "$accounts/etc/passwd")"
         for group in $(sed -n 's/.*\[ACCESS_[A-Z]*\] = {"[a-z]*", "\([a-z-]*\)"},.*/\1/p' "$srcdir/hostd/wire/peer.c"); do
                 grep -q "^$group:" "$accounts/etc/group" || bad "no group $group"
         done
-        grep -q ':/nonexistent:/usr/sbin/nologin$' "$accounts/etc/passwd" || bad "hostd-build could log in"
+        ! grep -v ':/nonexistent:/usr/sbin/nologin$' "$accounts/etc/passwd" || bad "a user of hostd could log in"
 else
         echo "SKIP: accounts are not made: no systemd-sysusers, or not root"
 fi
@@ -75,13 +109,14 @@ if command -v systemd-analyze >/dev/null; then
         printf '[Service]\nExecStart=/bin/kill\n' >"$work/etc/systemd/system/dbus.service"
         cp "$work/etc/systemd/system/hostd-instance@.service" "$work/etc/systemd/system/hostd-instance@a-b.service"
         cp "$work/etc/systemd/system/hostd-build@.service" "$work/etc/systemd/system/hostd-build@1.service"
-        for unit in hostd.service hostd.socket hostd-instance@a-b.service hostd.slice hostd-build.socket hostd-build@1.service hostd-apparmor.service; do
+        for unit in hostd.service hostd.socket hostd-instance@a-b.service hostd.slice hostd-build.socket hostd-build@1.service hostd-apparmor.service $border; do
                 systemd-analyze verify --root="$work" --man=no "$unit" >"$work/said" 2>&1 || true
                 # Only what is said about our files: the rest of the root is not there.
                 if grep -E "(hostd[^/:]*\.(service|socket|slice)):" "$work/said" | grep -vE 'Failed to (create|open)|Cannot add dependency|documentation'; then bad "$unit"; fi
         done
         # How much of the host each could reach if it were taken over, as systemd counts it. A row that is lost shows here.
-        for bound in hostd.service=63 hostd-instance@a-b.service=72 hostd-build@1.service=55 hostd-apparmor.service=30; do
+        for bound in hostd.service=63 hostd-instance@a-b.service=72 hostd-build@1.service=55 hostd-apparmor.service=30 \
+                hostd-resolver.service=20 hostd-proxy.service=20 hostd-flow.service=20; do
                 exposure=$(systemd-analyze security --offline=yes --root="$work" "${bound%=*}" 2>/dev/null | sed -n 's/.*Overall exposure level for .*: \([0-9]*\)\.\([0-9]\) .*/\1\2/p')
                 echo "${bound%=*}: exposure ${exposure:-unknown} of 100, bound ${bound#*=}"
                 [ "${exposure:-1000}" -le "${bound#*=}" ] || bad "${bound%=*} is more exposed than it was"

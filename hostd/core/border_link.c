@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// BorderLink: see border_link.h.
+#include "core/border_link.h"
+
+#include <arpa/inet.h>
+#include <pwd.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "base/log.h"
+#include "base/strv.h"
+#include "border/border.h"
+#include "core/guest.h"
+#include "network/view.h"
+
+#define RESOLV_CONF "/etc/resolv.conf"
+
+// What a slot may ask for, until its instance's file says something else.
+#define DNS_RATE 200
+#define DNS_BURST 400
+#define DNS_NAMES 100
+
+typedef struct LinkSlot {
+        uint16_t slot;
+        uint64_t generation; // of the last view that has it
+        bool late[_BORDER_PART_MAX];
+} LinkSlot;
+
+typedef struct BorderLink {
+        Manager *manager;
+        Border *border;
+        uint64_t generation; // of the last views that were made
+        uint16_t *changed;   // slots that were changed since
+        size_t n_changed;
+        bool everything;     // there was no memory to note which
+        char **upstreams;
+        LinkSlot *slots; // that were told
+        size_t n_slots;
+        NetworkHelpers helpers; // as the firewall knows them
+        bool fenced;
+        uint64_t denied; // packets that the fence has stopped
+        sd_event_source *publish;
+} BorderLink;
+
+typedef struct LinkWaiter {
+        Manager *manager;
+        void (*done)(void *userdata);
+        void *userdata;
+} LinkWaiter;
+
+// ---- views -------------------------------------------------------------------------------------------------------------------
+
+// Addresses only; one with a scope ("fe80::1%eth0") is of an interface that the resolver need not have.
+static int host_upstreams(char ***ret) {
+        _cleanup_free_ char *text = NULL;
+        _cleanup_strv_ char **lines = NULL, **found = NULL;
+        int r = io_read_file(AT_FDCWD, RESOLV_CONF, 1 << 16, &text, NULL);
+
+        if (r >= 0)
+                r = strv_split(text, "\n", &lines);
+        for (char **line = lines; r >= 0 && line && *line && strv_length(found) < VIEW_UPSTREAMS_MAX; line++) {
+                _cleanup_strv_ char **words = NULL;
+                struct in6_addr address;
+                r = strv_split(*line, " \t", &words);
+                if (r >= 0 && strv_length(words) >= 2 && strcmp(words[0], "nameserver") == 0 &&
+                    (inet_pton(AF_INET, words[1], &address) == 1 || inet_pton(AF_INET6, words[1], &address) == 1))
+                        r = strv_append(&found, words[1]);
+        }
+        if (r >= 0)
+                *ret = TAKE_PTR(found);
+        return r;
+}
+
+static void upstream_add(NetworkHelpers *helpers, const char *text) {
+        struct NetworkUpstream *u = &helpers->upstreams[helpers->n_upstreams];
+
+        u->family = strchr(text, ':') ? AF_INET6 : AF_INET;
+        helpers->n_upstreams += inet_pton(u->family, text, u->address) == 1;
+}
+
+// The firewall keeps the helpers from what they have no business with. Users that do not exist yet have no processes either; they are
+// looked for again each minute.
+static void link_fence(BorderLink *link) {
+        static const char *const users[] = {BORDER_RESOLVER, BORDER_PROXY, BORDER_FLOW, BORDER_HAPROXY};
+        _cleanup_error_ Error err = ERROR_NULL;
+        NetworkHelpers helpers;
+
+        memset(&helpers, 0, sizeof(helpers)); // compared as bytes
+        for (size_t i = 0; i < ELEMENTS(users); i++) {
+                const struct passwd *entry = getpwnam(users[i]);
+                if (!entry || entry->pw_uid == 0)
+                        continue;
+                helpers.uids[helpers.n_uids++] = entry->pw_uid;
+                if (i == 0)
+                        helpers.resolver = entry->pw_uid;
+        }
+        for (char **p = link->upstreams; p && *p && helpers.n_upstreams < NETWORK_UPSTREAMS_MAX; p++)
+                upstream_add(&helpers, *p);
+        if (link->fenced && memcmp(&helpers, &link->helpers, sizeof(helpers)) == 0)
+                return;
+        link->fenced = network_set_helpers(link->manager->network, &helpers, &err) >= 0;
+        link->helpers = helpers;
+        if (link->fenced)
+                manager_unwarn(link->manager, "border-fence", "host");
+        else
+                manager_warn(link->manager, "border-fence", "host", "the border's programs are not fenced in: %s", error_message(&err, -EIO));
+}
+
+static void link_read_upstreams(BorderLink *link) {
+        char **configured = link->manager->desired->host.resolver_upstream, **fresh = NULL;
+
+        if (configured)
+                fresh = strv_copy(configured);
+        else if (host_upstreams(&fresh) < 0)
+                return; // what was there before may still answer
+        strv_free(link->upstreams);
+        link->upstreams = fresh;
+        link_fence(link);
+}
+
+static LinkSlot *link_slot(const BorderLink *link, uint16_t slot) {
+        for (size_t i = 0; i < link->n_slots; i++)
+                if (link->slots[i].slot == slot)
+                        return link->slots + i;
+        return NULL;
+}
+
+static void link_told(BorderLink *link, uint16_t slot) {
+        LinkSlot *told = link_slot(link, slot), *more;
+
+        if (!told) {
+                more = reallocarray(link->slots, link->n_slots + 1, sizeof(LinkSlot));
+                if (!more)
+                        return; // then nobody sees that a helper is late with it
+                link->slots = more;
+                told = more + link->n_slots++;
+                *told = (LinkSlot) {.slot = slot};
+        }
+        told->generation = link->generation;
+}
+
+static void link_forget(BorderLink *link, uint16_t slot) {
+        LinkSlot *told = link_slot(link, slot);
+
+        if (told)
+                *told = link->slots[--link->n_slots];
+}
+
+// A slot without a wire has no client: the helpers listen on the wire itself. Nothing is to be freed: strings are borrowed, and so is the list.
+static bool slot_view(Manager *m, const Instance *instance, ViewSlot *ret) {
+        uint16_t slot = instance->record.slot;
+        Compiled *compiled = instance_is_active(instance) && !instance->unplugged ? network_compiled(m->network, slot) : NULL;
+        NetworkAddress address;
+
+        if (!compiled || !network_is_plugged(m->network, slot))
+                return false;
+        network_address(&m->desired->host.network, slot, &address);
+        *ret = (ViewSlot) {.slot = slot, .instance = (char *) instance->record.name, .dns = {.rate = DNS_RATE, .burst = DNS_BURST, .names = DNS_NAMES}, .compiled = compiled};
+        memcpy(ret->ifname, address.host_ifname, sizeof(ret->ifname));
+        return inet_ntop(AF_INET, &address.ipv4, ret->ipv4, sizeof(ret->ipv4)) && inet_ntop(AF_INET6, &address.ipv6, ret->ipv6, sizeof(ret->ipv6));
+}
+
+static int views_of_all(void *userdata, char **ret, uint64_t *ret_generation) {
+        BorderLink *link = userdata;
+        Manager *m = link->manager;
+        _cleanup_free_ ViewSlot *slots = calloc(m->instances.n + 1, sizeof(ViewSlot));
+        View view = {.whole = true, .slots = slots};
+        int r;
+
+        if (!slots)
+                return -ENOMEM;
+        link_read_upstreams(link);
+        view.upstreams = link->upstreams;
+        // No later than what the others have: what was changed and not told yet goes to everybody next, and then to this one once more.
+        view.generation = link->generation;
+        for (Instance *i = m->instances.first; i; i = i->next)
+                if (slot_view(m, i, slots + view.n_slots)) {
+                        if (link->everything || !link_slot(link, i->record.slot))
+                                link_told(link, i->record.slot);
+                        view.n_slots++;
+                }
+        r = view_format(&view, ret, NULL);
+        *ret_generation = link->generation;
+        return r;
+}
+
+static int views_of_changed(BorderLink *link, char **ret) {
+        Manager *m = link->manager;
+        _cleanup_free_ ViewSlot *slots = calloc(link->n_changed + 1, sizeof(ViewSlot));
+        _cleanup_free_ uint16_t *gone = calloc(link->n_changed + 1, sizeof(uint16_t));
+        View view = {.generation = link->generation, .upstreams = link->upstreams, .slots = slots, .gone = gone};
+
+        if (!slots || !gone)
+                return -ENOMEM;
+        for (size_t i = 0; i < link->n_changed; i++) {
+                const Instance *instance = instance_list_by_slot(&m->instances, link->changed[i]);
+                if (instance && slot_view(m, instance, slots + view.n_slots)) {
+                        link_told(link, link->changed[i]);
+                        view.n_slots++;
+                } else {
+                        link_forget(link, link->changed[i]);
+                        gone[view.n_gone++] = link->changed[i];
+                }
+        }
+        return view_format(&view, ret, NULL);
+}
+
+static void link_watch(BorderLink *link);
+
+static void link_publish(BorderLink *link) {
+        _cleanup_free_ char *text = NULL;
+        uint64_t generation;
+        int r;
+
+        if (link->n_changed == 0 && !link->everything)
+                return;
+        link->generation++;
+        r = link->everything ? views_of_all(link, &text, &generation) : views_of_changed(link, &text);
+        if (r < 0) {
+                link->everything = true; // at the next change, or tick
+                manager_warn(link->manager, "border", "host", "the policies cannot be told to what enforces names: %s", strerror(-r));
+                return;
+        }
+        link->n_changed = 0;
+        link->everything = false;
+        manager_unwarn(link->manager, "border", "host");
+        border_send(link->border, text, link->generation);
+        link_watch(link);
+}
+
+static int on_publish(sd_event_source *source, void *userdata) {
+        link_publish(userdata);
+        return 0;
+}
+
+static void link_note(BorderLink *link, uint16_t slot) {
+        uint16_t *more;
+
+        for (size_t i = 0; i < link->n_changed; i++)
+                if (link->changed[i] == slot)
+                        return;
+        more = reallocarray(link->changed, link->n_changed + 1, sizeof(uint16_t));
+        if (!more) {
+                link->everything = true;
+                return;
+        }
+        link->changed = more;
+        more[link->n_changed++] = slot;
+}
+
+void border_link_changed(Manager *m, uint16_t slot) {
+        BorderLink *link = m->border;
+
+        if (!link)
+                return;
+        link_note(link, slot);
+        (void) sd_event_source_set_enabled(link->publish, SD_EVENT_ONESHOT);
+}
+
+// A helper that tries what it must not is misled, or conquered.
+static void link_tell_denied(BorderLink *link) {
+        uint64_t packets = 0;
+
+        if (network_helpers_denied(link->manager->network, &packets) < 0)
+                return;
+        if (packets > link->denied)
+                manager_warn(link->manager, "border-denied", "host",
+                             "a program of the border tried to reach an address of this host, of an instance or of a private range (%llu packets): it was kept from that",
+                             (unsigned long long) packets);
+        link->denied = packets;
+}
+
+void border_link_tick(Manager *m) {
+        BorderLink *link = m->border;
+        _cleanup_strv_ char **before = link ? strv_copy(link->upstreams) : NULL;
+
+        if (!link)
+                return;
+        link_read_upstreams(link);
+        link_tell_denied(link);
+        link->everything = link->everything || !strv_equal(before, link->upstreams);
+        link_publish(link);
+}
+
+// ---- who is late -------------------------------------------------------------------------------------------------------------
+
+// Of all that was told up to `generation`, once the time for it is over; and of those that were late, who has come in time since.
+static void link_judge(BorderLink *link, uint64_t generation) {
+        for (size_t i = 0; i < link->n_slots; i++) {
+                LinkSlot *told = link->slots + i;
+                Instance *instance = instance_list_by_slot(&link->manager->instances, told->slot);
+                bool changed = false;
+                for (BorderPart part = 0; part < _BORDER_PART_MAX; part++) {
+                        bool over = told->generation <= generation && border_is_late(link->border, part, told->generation);
+                        bool late = (told->late[part] || over) && !border_has_applied(link->border, part, told->generation);
+                        changed = changed || late != told->late[part];
+                        told->late[part] = late;
+                }
+                if (changed && instance && instance_is_live(instance) && instance_network_lead(instance, NULL) < 0)
+                        log_warning("%s: cannot be led to the border, or away from it", instance->record.name);
+        }
+}
+
+typedef struct LinkDeadline {
+        BorderLink *link;
+        uint64_t generation;
+} LinkDeadline;
+
+static void deadline_done(void *userdata, BorderPart late) {
+        LinkDeadline *deadline = userdata;
+
+        if (late >= 0)
+                link_judge(deadline->link, deadline->generation);
+        free(deadline);
+}
+
+static void link_watch(BorderLink *link) {
+        LinkDeadline *deadline = malloc(sizeof(LinkDeadline));
+
+        if (deadline) {
+                *deadline = (LinkDeadline) {link, link->generation};
+                if (border_wait(link->border, link->generation, BORDER_APPLY_TIMEOUT, deadline_done, deadline) >= 0)
+                        return;
+        }
+        free(deadline);
+        link_judge(link, link->generation); // no waiting for it: what has it not now is late
+}
+
+// ---- waiting -----------------------------------------------------------------------------------------------------------------
+
+static void wait_done(void *userdata, BorderPart late) {
+        LinkWaiter *waiter = userdata;
+
+        if (late >= 0)
+                manager_warn(waiter->manager, border_part_to_string(late), "host", "%s has not taken over the last change of a policy: %s",
+                             border_part_to_string(late), border_reason(waiter->manager->border->border, late));
+        waiter->done(waiter->userdata);
+        free(waiter);
+}
+
+void border_link_wait(Manager *m, void (*done)(void *userdata), void *userdata) {
+        BorderLink *link = m->border;
+        LinkWaiter *waiter = link ? malloc(sizeof(LinkWaiter)) : NULL;
+
+        if (link)
+                link_publish(link);
+        if (waiter) {
+                *waiter = (LinkWaiter) {m, done, userdata};
+                if (border_wait(link->border, link->generation, BORDER_APPLY_TIMEOUT, wait_done, waiter) >= 0)
+                        return;
+        }
+        free(waiter);
+        done(userdata);
+}
+
+// ---- what helpers say --------------------------------------------------------------------------------------------------------
+
+static int on_insert(void *userdata, const BorderInsert *insert) {
+        BorderLink *link = userdata;
+        Manager *m = link->manager;
+        const Instance *instance = instance_list_by_slot(&m->instances, insert->slot);
+
+        NetworkName name = {.slot = insert->slot, .rule_id = insert->rule_id, .family = insert->family == 4 ? AF_INET : AF_INET6, .ttl_s = insert->ttl_s};
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        if (!instance || !instance_is_live(instance) || !instance->config)
+                return -ENOENT;
+        memcpy(name.address, insert->address, sizeof(name.address));
+        r = network_name_insert(m->network, &name, &err);
+        if (r < 0)
+                log_debug("%s: %s", instance->record.name, error_message(&err, r)); // the resolver tells who asked
+        return r;
+}
+
+static json_t *event_json(const FlowRecord *record) {
+        char address[INET6_ADDRSTRLEN] = "";
+
+        if (record->family)
+                (void) inet_ntop(record->family == 4 ? AF_INET : AF_INET6, record->address, address, sizeof(address));
+        return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:i, s:s}", "by", flow_kind_to_string(record->kind), "verdict",
+                         flow_verdict_to_string(record->verdict), "to", record->name, "address", address, "protocol", (int) record->protocol, "port",
+                         (int) record->port, "policy", record->policy, "rule", (int) record->rule, "reason", record->reason);
+}
+
+// For /run/hostd/denied inside: when, what, why. A valid record holds printable characters only.
+static void tell_guest(const Instance *instance, const FlowRecord *record) {
+        char time[CLOCK_TEXT_MAX], address[INET6_ADDRSTRLEN] = "", port[16] = "", text[512];
+
+        if (!instance->guest || record->verdict != FLOW_DENY)
+                return;
+        if (record->family)
+                (void) inet_ntop(record->family == 4 ? AF_INET : AF_INET6, record->address, address, sizeof(address));
+        if (record->port)
+                (void) snprintf(port, sizeof(port), " port %u", record->port);
+        (void) snprintf(text, sizeof(text), "%s %s %s%s: %s", clock_format((usec_t) record->realtime_usec, time), flow_kind_to_string(record->kind),
+                        record->name[0] ? record->name : address, port, record->reason);
+        guest_channel_denied(instance->guest, text);
+}
+
+// Of a slot that exists: a helper that was conquered can tell lies, but only of instances that there are.
+static void on_event(void *userdata, const FlowRecord *record) {
+        BorderLink *link = userdata;
+        const Instance *instance = instance_list_by_slot(&link->manager->instances, record->slot);
+
+        if (instance)
+                tell_guest(instance, record);
+        if (instance && link->manager->bus)
+                event_publish(link->manager->bus, record->flags & FLOW_FLAG_ALERT ? "network-alert" : "network-denied", instance->record.name, event_json(record));
+}
+
+static void on_state(void *userdata, BorderPart part) {
+        BorderLink *link = userdata;
+        BorderState state = border_state(link->border, part);
+        const char *name = border_part_to_string(part), *reason = border_reason(link->border, part);
+
+        if (link->manager->stopping)
+                return;
+        link_judge(link, 0);
+        for (Instance *i = link->manager->instances.first; i; i = i->next) // its program may have come or gone
+                if (instance_is_live(i) && instance_network_lead(i, NULL) < 0)
+                        log_warning("%s: cannot be led to %s", i->record.name, name);
+        if (state == BORDER_DOWN || (state == BORDER_UP && *reason))
+                manager_warn(link->manager, name, "host", "%s: %s", name, reason);
+        else if (state != BORDER_CALLING)
+                manager_unwarn(link->manager, name, "host");
+}
+
+int border_link_query(Manager *m, const BorderQuery *query, int fd, BorderAnswered done, void *userdata) {
+        return m->border ? border_query(m->border->border, query, fd, done, userdata) : -ENOTCONN;
+}
+
+// ---- the object --------------------------------------------------------------------------------------------------------------
+
+static BorderLink *link_free(BorderLink *link) {
+        if (!link)
+                return NULL;
+        sd_event_source_disable_unref(link->publish);
+        (void) border_free(link->border);
+        strv_free(link->upstreams);
+        free(link->changed);
+        free(link->slots);
+        free(link);
+        return NULL;
+}
+DEFINE_CLEANUP(BorderLink, link_free)
+
+int border_link_new(Manager *m, Error *err) {
+        static const BorderHandlers handlers = {.views = views_of_all, .insert = on_insert, .event = on_event, .changed = on_state};
+        _cleanup_(link_freep) BorderLink *link = calloc(1, sizeof(BorderLink));
+        BorderConfig config = {.event = m->event, .run = m->paths.run, .programs = getenv("HOSTD_BORDER_PROGRAMS") ?: HOSTD_LIBEXECDIR, .systemd = m->systemd, .handlers = &handlers, .userdata = link};
+        int r;
+
+        // A hostd with a run directory of its own (a test) leaves nothing elsewhere.
+        if (strcmp(m->paths.run, BORDER_RUN) != 0)
+                config.data = m->paths.run;
+        if (!link)
+                return error_set_errno(err, ENOMEM, "cannot look after the border");
+        link->manager = m;
+        link->generation = 1;
+        r = border_new(&config, &link->border, err);
+        if (r < 0)
+                return r;
+        r = sd_event_add_defer(m->event, &link->publish, on_publish, link);
+        if (r >= 0)
+                r = sd_event_source_set_enabled(link->publish, SD_EVENT_OFF);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot look after the border");
+        link_read_upstreams(link);
+        m->border = TAKE_PTR(link);
+        return 0;
+}
+
+void border_link_start(Manager *m) {
+        border_start(m->border->border);
+}
+
+void border_link_free(Manager *m) {
+        m->border = link_free(m->border);
+}
+
+bool border_link_leads(const Manager *m, uint16_t slot, BorderPart part) {
+        const LinkSlot *told = m->border ? link_slot(m->border, slot) : NULL;
+
+        return m->border && border_can_run(m->border->border, part) && !(told && told->late[part]);
+}
+
+const char *border_link_state(const Manager *m, BorderPart part, BorderState *ret_state) {
+        *ret_state = m->border ? border_state(m->border->border, part) : BORDER_NOT_INSTALLED;
+        return m->border ? border_reason(m->border->border, part) : "";
+}
+
+// Of a helper whose program is gone. Under systemd they are of units.
+json_t *border_link_leaks(const Manager *m) {
+        json_t *list = json_array();
+        BorderState state;
+
+        for (BorderPart part = 0; part < _BORDER_PART_MAX && m->border && !m->systemd; part++) {
+                (void) border_link_state(m, part, &state);
+                for (const char *const *file = state == BORDER_NOT_INSTALLED ? border_sockets(part) : NULL; file && *file; file++) {
+                        _cleanup_free_ char *path = NULL;
+                        if (asprintf(&path, "%s/%s", m->paths.run, *file) >= 0 && access(path, F_OK) == 0)
+                                (void) json_array_append_new(list, json_string(*file));
+                }
+        }
+        return list;
+}

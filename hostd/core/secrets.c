@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Secrets: see secrets.h.
+#include "core/secrets.h"
+
+#include <string.h>
+
+#include "core/interceptor.h"
+#include "secret/ca.h"
+
+#define ENDING_ACCURACY USEC_PER_SEC
+
+static void plan_ending(Secrets *s);
+
+// The end of a binding that no request records.
+static void audit_end(Secrets *s, const Binding *b) {
+        json_t *detail = json_pack("{s:s, s:s, s:s}", "id", b->id, "secret", b->secret, "host", b->host);
+        AuditRecord record = {.user = "hostd", .method = "io.hostd.Secret.Ungrant", .target = b->instance, .result = "ended", .detail = detail};
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        if (audit_append(s->manager->audit, &record, &err) < 0)
+                manager_warn(s->manager, "audit-write", "host", "the audit log cannot be written: %s", error_message(&err, -EIO));
+        json_decref(detail);
+}
+
+static int sync_now(sd_event_source *source, void *userdata) {
+        Manager *m = userdata;
+
+        m->secrets->sync = sd_event_source_disable_unref(m->secrets->sync);
+        interceptors_sync(m);
+        return 0;
+}
+
+void secrets_plan(Manager *m) {
+        if (m->secrets && !m->secrets->sync && !m->stopping)
+                (void) sd_event_add_defer(m->event, &m->secrets->sync, sync_now, m);
+}
+
+// What serves the instance's grants has to be made anew.
+static void grants_changed(Secrets *s, const char *instance) {
+        for (Interceptor *i = s->interceptors; i; i = i->next)
+                if (strcmp(i->instance, instance) == 0)
+                        i->stale = true;
+        secrets_plan(s->manager);
+}
+
+static void drop(Secrets *s, size_t i) {
+        grants_changed(s, s->bindings[i]->instance);
+        (void) binding_free(s->bindings[i]);
+        s->bindings[i] = s->bindings[--s->n];
+}
+
+static int end_binding(Secrets *s, size_t i, const char *event, Error *err) {
+        Binding *b = s->bindings[i];
+        int r = binding_remove(&s->vault, b->id, err);
+
+        if (r < 0)
+                return r;
+        event_publish(s->manager->bus, event, b->instance, json_pack("{s:s, s:s, s:s}", "id", b->id, "secret", b->secret, "host", b->host));
+        drop(s, i);
+        return 0;
+}
+
+static void end_those_over(Secrets *s) {
+        usec_t now = clock_realtime();
+
+        for (size_t i = s->n; i-- > 0;) {
+                _cleanup_error_ Error err = ERROR_NULL;
+                if (!binding_is_over(s->bindings[i], now))
+                        continue;
+                audit_end(s, s->bindings[i]);
+                if (end_binding(s, i, "secret-ended", &err) < 0)
+                        manager_warn(s->manager, "secrets", "host", "a binding whose time is over stays on disk: %s", error_message(&err, -EIO));
+        }
+}
+
+static int ending_due(sd_event_source *source, uint64_t usec, void *userdata) {
+        Secrets *s = userdata;
+
+        end_those_over(s);
+        plan_ending(s);
+        return 0;
+}
+
+// By the wall clock, as the operator reads it: a grant until six ends at six after a suspend, too.
+static void plan_ending(Secrets *s) {
+        usec_t next = USEC_INFINITY;
+
+        s->ending = sd_event_source_disable_unref(s->ending);
+        for (size_t i = 0; i < s->n; i++)
+                if (s->bindings[i]->until > 0)
+                        next = MIN2(next, s->bindings[i]->until);
+        // What could not be ended is tried again, at a pace that leaves hostd something else to do.
+        if (next < USEC_INFINITY)
+                (void) sd_event_add_time(s->manager->event, &s->ending, CLOCK_REALTIME, MAX2(next, clock_realtime() + USEC_PER_SEC), ENDING_ACCURACY, ending_due, s);
+}
+
+static int load(Secrets *s, Error *err) {
+        unsigned damaged = 0;
+        int r = seal_open(s->manager->state_fd, getenv("CREDENTIALS_DIRECTORY"), &s->vault.seal, err);
+
+        if (r >= 0)
+                r = binding_list(&s->vault, &s->bindings, &s->n, &damaged, err);
+        if (r < 0)
+                return r;
+        if (damaged > 0)
+                return error_set(err, ERR_CONFLICT, "%u bindings in the state database are damaged and not in force", damaged);
+        return 0;
+}
+
+void secrets_open(Manager *m) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        Secrets *s = calloc(1, sizeof(Secrets));
+        int r = s ? 0 : -ENOMEM;
+
+        if (s) {
+                s->manager = m;
+                s->vault.store = m->store;
+                r = load(s, &err);
+        }
+        if (r < 0)
+                manager_warn(m, "secrets", "host", "%s", error_message(&err, r));
+        else
+                manager_unwarn(m, "secrets", "host");
+        if (!s || !s->vault.seal) {
+                (void) secrets_free(s);
+                return;
+        }
+        m->secrets = s;
+        interceptors_sweep(m);
+        end_those_over(s);
+        plan_ending(s);
+}
+
+Secrets *secrets_free(Secrets *s) {
+        if (!s)
+                return NULL;
+        interceptors_free(s);
+        s->ending = sd_event_source_disable_unref(s->ending);
+        s->sync = sd_event_source_disable_unref(s->sync);
+        bindings_free(s->bindings, s->n);
+        (void) seal_free(s->vault.seal);
+        free(s);
+        return NULL;
+}
+
+static int check_value(Secrets *s, const Binding *b, Error *err) {
+        _cleanup_(value_freep) Value *value = NULL;
+        int r = secret_value(&s->vault, b->secret, &value, err);
+
+        return r < 0 ? r : binding_check_value(b, value, err);
+}
+
+int secrets_grant(Secrets *s, Binding *binding, Error *err) {
+        Binding **grown = reallocarray(s->bindings, s->n + 1, sizeof(Binding *));
+        int r;
+
+        if (!grown)
+                return error_set_errno(err, ENOMEM, "cannot grant");
+        s->bindings = grown;
+        r = check_value(s, binding, err);
+        if (r >= 0)
+                r = binding_add(&s->vault, binding, s->bindings, s->n, err);
+        if (r < 0)
+                return r;
+        s->bindings[s->n++] = binding;
+        grants_changed(s, binding->instance);
+        plan_ending(s);
+        return 0;
+}
+
+int secrets_ungrant(Secrets *s, const char *id, Error *err) {
+        for (size_t i = 0; i < s->n; i++)
+                if (strcmp(s->bindings[i]->id, id) == 0) {
+                        int r = end_binding(s, i, "secret-ungranted", err);
+                        plan_ending(s);
+                        return r;
+                }
+        return error_set(err, ERR_NOT_FOUND, "there is no binding \"%s\"", id);
+}
+
+// A value that one of its places cannot take is refused as a whole: half a rotation would be two values in use.
+int secrets_rotate(Secrets *s, const char *name, const Value *value, Error *err) {
+        int r = 0;
+
+        for (size_t i = 0; i < s->n && r >= 0; i++)
+                if (strcmp(s->bindings[i]->secret, name) == 0)
+                        r = binding_check_value(s->bindings[i], value, err);
+        if (r >= 0)
+                r = secret_rotate(&s->vault, name, value, err);
+        if (r >= 0)
+                interceptors_refill(s, name);
+        return r;
+}
+
+// The bindings first: whatever is cut short, no binding is left without its secret.
+int secrets_revoke(Secrets *s, const char *name, unsigned *ret_ended, Error *err) {
+        int r = secret_get(&s->vault, name, &(Secret) {0}, err);
+
+        *ret_ended = 0;
+        for (size_t i = s->n; r >= 0 && i-- > 0;)
+                if (strcmp(s->bindings[i]->secret, name) == 0) {
+                        r = end_binding(s, i, "secret-ungranted", err);
+                        *ret_ended += r >= 0;
+                }
+        plan_ending(s);
+        return r < 0 ? r : secret_remove(&s->vault, name, err);
+}
+
+void secrets_forget_instance(Manager *m, const char *instance) {
+        Secrets *s = m->secrets;
+
+        for (size_t i = s ? s->n : 0; i-- > 0;) {
+                _cleanup_error_ Error err = ERROR_NULL;
+                if (strcmp(s->bindings[i]->instance, instance) == 0 && end_binding(s, i, "secret-ungranted", &err) < 0)
+                        manager_warn(m, "secrets", "host", "a binding of a deleted instance stays on disk: %s", error_message(&err, -EIO));
+        }
+        if (!s)
+                return;
+        if (ca_remove(&s->vault, instance, NULL) < 0)
+                manager_warn(m, "secrets", "host", "the authority of a deleted instance stays on disk");
+        plan_ending(s);
+}
+
+const Binding *secrets_find(const Secrets *s, const char *id) {
+        for (size_t i = 0; i < s->n; i++)
+                if (strcmp(s->bindings[i]->id, id) == 0)
+                        return s->bindings[i];
+        return NULL;
+}

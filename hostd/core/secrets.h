@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Secrets: the daemon's side of secret/: which bindings are in force, and their end when their time is over.
+#pragma once
+
+#include "core/manager.h"
+#include "secret/binding.h"
+
+typedef struct Secrets {
+        Manager *manager; // borrowed
+        Vault vault;
+        Binding **bindings; // owned; none that is over
+        size_t n;
+        sd_event_source *ending; // of the binding that ends next
+        sd_event_source *sync;   // interceptors_sync() soon
+        struct Interceptor *interceptors; // see core/interceptor.h
+} Secrets;
+
+// Opens the seal and reads the bindings. A failure leaves hostd without secrets, with a warning: it does not stop it.
+void secrets_open(Manager *manager);
+Secrets *secrets_free(Secrets *secrets);
+
+int secrets_grant(Secrets *secrets, Binding *binding, Error *err); // takes the binding when it succeeds
+int secrets_ungrant(Secrets *secrets, const char *id, Error *err); // ERR_NOT_FOUND
+int secrets_rotate(Secrets *secrets, const char *name, const Value *value, Error *err);
+int secrets_revoke(Secrets *secrets, const char *name, unsigned *ret_ended, Error *err); // with all its bindings
+void secrets_plan(Manager *manager); // an instance has changed its state: interceptors are looked at, from the loop
+void secrets_forget_instance(Manager *manager, const char *instance);
+const Binding *secrets_find(const Secrets *secrets, const char *id); // NULL if absent

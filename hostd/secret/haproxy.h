@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Haproxy: the configuration of the HAProxy (2.6 and later) that serves one instance's grants: a pure function from bindings to text.
+//
+// What it does: takes streams from hostd-proxy over a unix socket, with a PROXY header that has the address to connect to; ends TLS with a leaf of the
+// instance's authority, for the hosts of the grants and no other; wants SNI, Host and the name that hostd-proxy decided on to be one; puts the
+// value in the place of the exact placeholder, in the declared place of a request in scope; connects to the address that it was given and verifies the
+// host's certificate. A placeholder that is left after that is not sent on: 403, and an alert in the log.
+//
+// Values are not in the text. They are in HAProxy's memory, by runtime.h, under the id of their binding: the map's file is empty and stays so.
+#pragma once
+
+#include "secret/binding.h"
+
+#define HAPROXY_FRONT "front.sock" // 0660
+#define HAPROXY_QUERY_PARAMETERS 12 // of a request that are looked at
+#define HAPROXY_ADMIN "admin.sock" // 0600: who speaks there reads the values
+
+// What a policy says of requests to a host, in the order of its rules: the first that a request meets decides, none is a denial.
+typedef struct HaproxyRule {
+        const char *host; // borrowed, of a binding
+        bool allow;
+        char *const *methods, *const *paths; // borrowed; NULL: any
+} HaproxyRule;
+
+typedef struct HaproxyConfig {
+        const char *sockets;      // directory, which HAProxy's user may write
+        const char *certificates; // directory of leaves
+        const char *map;          // the empty file; also the map's name
+        const char *log;          // datagram socket for JSON lines, which need not be there, or "stdout"
+        const char *authorities;  // file of those that upstream certificates come from; NULL: the host's
+        const Binding *const *bindings; // of one instance
+        size_t n_bindings;
+        bool with_rules; // false: whoever sends streams here looks at them for himself
+        const HaproxyRule *rules;
+        size_t n_rules;
+} HaproxyConfig;
+
+// Several grants of one host share its leaf and its connections.
+bool haproxy_is_first_of_host(const Binding *const *bindings, size_t i);
+// ERR_INVALID for whatever does not pass its validator: nothing unchecked gets into the text. Caller frees.
+int haproxy_config(const HaproxyConfig *config, char **ret, Error *err);

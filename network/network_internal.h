@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Network, inside: the object as network.c and its parts (network_limits.c) share it.
+#pragma once
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "network/transact.h"
+#include "network/watch.h"
+
+typedef struct KnownId {
+        char digest[COMPILED_DIGEST + 1];
+        uint16_t id;
+} KnownId;
+
+typedef struct Slot {
+        uint16_t slot;
+        Compiled *compiled; // NULL until a policy was set by this process
+        KnownId *known;     // of the rules that the kernel has; survives a restart in the comments of their marks
+        size_t n_known;
+        uint32_t next_id;
+        LimitsText limits;
+        bool fresh;              // attached by this process, so that the kernel has counted nothing yet
+        bool limits_set;         // by this process; else the kernel may have others,
+        uint64_t kernel_connections, kernel_destinations; // of which these are read back; 0: none
+        bool cut, cut_set;       // the same
+        NetworkBorder border;
+        bool border_set;
+        NameElement *names;      // what the kernel's maps hold, without what has ended
+        usec_t *names_until;     // monotonic; of each
+        size_t n_names;
+        NetworkExposure exposures[NETWORK_EXPOSURES_MAX];
+        usec_t exposed_until[NETWORK_EXPOSURES_MAX]; // monotonic; USEC_INFINITY: without end
+        size_t n_exposures;
+} Slot;
+
+struct Network {
+        NetworkSettings settings;
+        Slot **slots;
+        size_t n_slots;
+        Watch *watch;
+        NetworkHelpers helpers;
+        bool helpers_set;            // by this process
+        bool lacks_rate, lacks_fair; // what this kernel was found not to have
+};
+
+Slot *slot_find(const Network *network, uint16_t number);
+
+// A transaction's text in the making.
+typedef struct Script {
+        FILE *f;
+        char *text;
+        size_t size;
+} Script;
+void script_done(Script *script);
+int script_open(Script *script, Error *err);
+int script_apply(Script *script, const char *purpose, Error *err);
+
+PolicyText slot_policy(const Slot *slot, const Compiled *compiled); // what the kernel should have of it
+
+// network_border.c
+int slot_recover_names(Slot *slot);
+int slot_restore_names(Slot *slot, Transaction *transaction); // after a flush
+
+// network_expose.c
+int slot_restore_exposures(Slot *slot, const NetworkSettings *settings, Transaction *transaction);
+int slot_unexpose_all(const NetworkSettings *settings, uint16_t slot); // whoever exposed it
+
+// network_limits.c
+int slot_recover_limits(Slot *slot);
+int slot_pace(Network *network, Slot *slot, Error *err); // its wire, if there is one, by its download rate

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Rule: what one rule of a policy may say. Everything but public suffixes (policy.c), which whoever gets checked rules need not know.
+#include <string.h>
+
+#include "base/strv.h"
+#include "base/valid.h"
+#include "network/compile.h"
+
+static const char *const action_table[_POLICY_ACTION_MAX] = {[POLICY_ALLOW] = "allow", [POLICY_DENY] = "deny"};
+static const char *const protocol_table[_POLICY_PROTOCOL_MAX] = {
+        [POLICY_ANY] = "any", [POLICY_TCP] = "tcp", [POLICY_UDP] = "udp", [POLICY_ICMP] = "icmp",
+};
+
+static int table_find(const char *const *table, int max, const char *text) {
+        for (int i = 0; text && i < max; i++)
+                if (strcmp(table[i], text) == 0)
+                        return i;
+        return -EINVAL;
+}
+
+const char *policy_action_to_string(PolicyAction action) {
+        return action >= 0 && action < _POLICY_ACTION_MAX ? action_table[action] : NULL;
+}
+
+PolicyAction policy_action_from_string(const char *text) {
+        return table_find(action_table, _POLICY_ACTION_MAX, text);
+}
+
+const char *policy_protocol_to_string(PolicyProtocol protocol) {
+        return protocol >= 0 && protocol < _POLICY_PROTOCOL_MAX ? protocol_table[protocol] : NULL;
+}
+
+PolicyProtocol policy_protocol_from_string(const char *text) {
+        return table_find(protocol_table, _POLICY_PROTOCOL_MAX, text);
+}
+
+// An address has a colon, a slash, or nothing but digits and dots; so a mistyped one is refused as an address, not taken for a name.
+PolicyTarget policy_target(const char *to) {
+        if (to[0] == '@')
+                return POLICY_TO_CATEGORY;
+        if (to[0] == '*')
+                return to[1] == 0 ? POLICY_TO_ANY_NAME : POLICY_TO_SUFFIX;
+        return strpbrk(to, ":/") || strspn(to, "0123456789.") == strlen(to) ? POLICY_TO_CIDR : POLICY_TO_NAME;
+}
+
+void policy_rule_done(PolicyRule *rule) {
+        free(rule->to);
+        free(rule->ports);
+        strv_free(rule->methods);
+        strv_free(rule->paths);
+        free(rule->comment);
+        category_free(rule->category);
+        *rule = (PolicyRule) {0};
+}
+
+static bool text_equal(const char *a, const char *b) {
+        return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+bool policy_rule_equal(const PolicyRule *a, const PolicyRule *b) {
+        return a->action == b->action && a->protocol == b->protocol && text_equal(a->to, b->to) && text_equal(a->ports, b->ports) &&
+               strv_equal(a->methods, b->methods) && strv_equal(a->paths, b->paths) && a->inspect == b->inspect && a->rate == b->rate &&
+               a->budget == b->budget && text_equal(a->comment, b->comment) && category_equal(a->category, b->category);
+}
+
+bool policy_rule_inspects(const PolicyRule *rule) {
+        return rule->inspect || rule->methods || rule->paths;
+}
+
+typedef struct FieldName { char text[48]; } FieldName;
+
+static const char *field_name(FieldName *field, size_t index, const char *key) {
+        (void) snprintf(field->text, sizeof(field->text), "rules[%zu].%s", index, key);
+        return field->text;
+}
+
+static int check_cidr(const char *field, const char *to, Error *err) {
+        Cidr cidr;
+        int r = valid_check(VALID_CIDR, field, to, err);
+
+        if (r < 0)
+                return r;
+        r = cidr_parse(to, &cidr);
+        if (r == -EDOM)
+                return error_set_field(err, field, "%s \"%s\" has bits set behind its prefix length", field, to);
+        return r < 0 ? error_set_field(err, field, "%s \"%s\" is no address range", field, to) : 0;
+}
+
+int policy_destination_check(const char *field, const char *to, Error *err) {
+        int r = valid_check(VALID_DESTINATION, field, to, err);
+
+        if (r < 0)
+                return r;
+        switch (policy_target(to)) {
+        case POLICY_TO_CIDR:
+                return check_cidr(field, to, err);
+        case POLICY_TO_CATEGORY:
+                return valid_is(VALID_NAME, to + 1) ? 0 : error_set_field(err, field, "%s \"%s\" is no category: behind '@' stands a name of 1 to 32 "
+                                                                          "lower-case letters, digits and dashes, beginning with a letter", field, to);
+        default:
+                return name_pattern_check(field, to, err);
+        }
+}
+
+static bool has_names(const PolicyRule *rule) {
+        if (policy_target(rule->to) != POLICY_TO_CATEGORY)
+                return policy_target(rule->to) != POLICY_TO_CIDR;
+        for (char **entry = rule->category ? rule->category->entries : NULL; entry && *entry; entry++)
+                if (policy_target(*entry) != POLICY_TO_CIDR)
+                        return true;
+        return false;
+}
+
+static int check_ports(size_t index, const PolicyRule *rule, Error *err) {
+        bool by_address = policy_target(rule->to) == POLICY_TO_CIDR;
+        FieldName field;
+        const char *name = field_name(&field, index, "ports");
+
+        if (!rule->ports)
+                return 0;
+        if (rule->protocol == POLICY_ICMP || (rule->protocol == POLICY_ANY && by_address))
+                return error_set_field(err, name, "%s needs protocol tcp or udp", name);
+        return valid_check(VALID_PORTS, name, rule->ports, err);
+}
+
+// What an allow by name cannot mean: the kernel needs an element for each port and address, the proxy sees TCP only, and QUIC and
+// encrypted DNS hide the name from both.
+static int check_name_ports(size_t index, const PolicyRule *rule, Error *err) {
+        FieldName field;
+        const char *name = field_name(&field, index, "ports");
+        PortRange *ports = NULL;
+        size_t n = 0, counted = 0;
+        int r;
+
+        if (rule->protocol == POLICY_ICMP)
+                return error_set_field(err, field_name(&field, index, "protocol"), "%s must be tcp or udp where rules[%zu].to is a name", field.text, index);
+        if (rule->action == POLICY_DENY)
+                return 0;
+        if (!rule->ports)
+                return rule->protocol == POLICY_UDP ? error_set_field(err, name, "%s must be said where protocol is udp and rules[%zu].to a name", name, index) : 0;
+        r = ports_parse(rule->ports, &ports, &n);
+        for (size_t i = 0; i < n && r >= 0; i++) {
+                bool udp = rule->protocol == POLICY_UDP;
+                counted += ports[i].last - ports[i].first + 1U;
+                for (unsigned port = ports[i].first; port <= ports[i].last && r >= 0; port++)
+                        if (port == 53 || port == 853 || (udp && port == 443))
+                                r = error_set_field(err, name, "%s: %s port %u cannot be allowed by name, only by address", name, udp ? "udp" : "tcp", port);
+                        else if (!udp && (port == 80 || port == 443))
+                                counted--;
+        }
+        free(ports);
+        if (r >= 0 && counted > POLICY_NAME_PORTS_MAX)
+                return error_set_field(err, name, "%s has more than %d ports besides tcp 80 and 443, which is too many for a name", name, POLICY_NAME_PORTS_MAX);
+        return r;
+}
+
+static int check_list(size_t index, const char *key, char *const *values, ValidKind kind, Error *err) {
+        size_t max = kind == VALID_METHOD ? POLICY_METHODS_MAX : POLICY_PATHS_MAX;
+        FieldName field;
+        const char *name = field_name(&field, index, key);
+        int r = 0;
+
+        if (strv_length(values) > max)
+                return error_set_field(err, name, "%s has more than %zu entries", name, max);
+        for (; values && *values && r >= 0; values++)
+                r = valid_check(kind, name, *values, err);
+        return r;
+}
+
+// Methods, paths and inspection are of what the proxy carries.
+static int check_http(size_t index, const PolicyRule *rule, Error *err) {
+        const char *key = rule->methods ? "methods" : rule->paths ? "paths" : "inspect";
+        PolicyTarget target = policy_target(rule->to);
+        FieldName field;
+        PortRange *ports = NULL;
+        size_t n = 0;
+        int r = check_list(index, "methods", rule->methods, VALID_METHOD, err);
+
+        if (r >= 0)
+                r = check_list(index, "paths", rule->paths, VALID_URL_PATH, err);
+        if (r < 0 || !policy_rule_inspects(rule))
+                return r;
+        if (target == POLICY_TO_CIDR)
+                return error_set_field(err, field_name(&field, index, key), "%s needs a name in rules[%zu].to", field.text, index);
+        for (size_t i = 0; rule->category && rule->category->entries && rule->category->entries[i]; i++)
+                if (policy_target(rule->category->entries[i]) == POLICY_TO_CIDR)
+                        return error_set_field(err, field_name(&field, index, key), "%s needs names, and %s has %s", field.text, rule->to, rule->category->entries[i]);
+        r = rule->ports ? ports_parse(rule->ports, &ports, &n) : 0;
+        for (size_t i = 0; i < n && r >= 0; i++)
+                if (ports[i].first != ports[i].last || !compiled_is_proxied(POLICY_TCP, ports[i].first))
+                        r = -EINVAL;
+        free(ports);
+        if (r < 0 || rule->protocol == POLICY_UDP)
+                return error_set_field(err, field_name(&field, index, key), "%s is for tcp 80 and 443 only", field.text);
+        return 0;
+}
+
+static int check_shaping(size_t index, const PolicyRule *rule, Error *err) {
+        FieldName field;
+        const char *key = rule->rate ? "rate" : "budget";
+
+        if ((rule->rate || rule->budget) && rule->action == POLICY_DENY)
+                return error_set_field(err, field_name(&field, index, key), "%s has no meaning in a denial", field.text);
+        return 0;
+}
+
+int policy_rule_check(size_t index, const PolicyRule *rule, Error *err) {
+        FieldName field;
+        int r;
+
+        if (!policy_action_to_string(rule->action))
+                return error_set_field(err, field_name(&field, index, "action"), "rules[%zu].action must be allow or deny", index);
+        if (!policy_protocol_to_string(rule->protocol))
+                return error_set_field(err, field_name(&field, index, "protocol"),
+                                       "rules[%zu].protocol must be any, tcp, udp or icmp", index);
+        r = policy_destination_check(field_name(&field, index, "to"), rule->to, err);
+        if (r >= 0)
+                r = check_ports(index, rule, err);
+        if (r >= 0 && has_names(rule))
+                r = check_name_ports(index, rule, err);
+        if (r >= 0)
+                r = check_http(index, rule, err);
+        if (r >= 0)
+                r = check_shaping(index, rule, err);
+        if (r >= 0 && rule->comment)
+                r = valid_check(VALID_TEXT, field_name(&field, index, "comment"), rule->comment, err);
+        return r;
+}

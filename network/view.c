@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// View: see view.h.
+#include "network/view.h"
+
+#include <arpa/inet.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/strv.h"
+#include "base/valid.h"
+
+void view_slot_done(ViewSlot *slot) {
+        free(slot->instance);
+        strv_free(slot->dns.types);
+        compiled_free(slot->compiled);
+        *slot = (ViewSlot) {0};
+}
+
+View *view_free(View *view) {
+        if (!view)
+                return NULL;
+        for (size_t i = 0; i < view->n_slots; i++)
+                view_slot_done(&view->slots[i]);
+        free(view->slots);
+        free(view->gone);
+        strv_free(view->upstreams);
+        free(view);
+        return NULL;
+}
+
+// ---- writing: by hand, because building a tree of a thousand rules first takes ten times as long
+
+// Every string here was checked when it came in, and none may have a byte that JSON must escape: one that has is a fault of ours.
+typedef struct Writer { FILE *f; bool bad; } Writer;
+
+static void write_string(Writer *w, const char *key, const char *value) {
+        for (const char *p = value; *p; p++)
+                if ((unsigned char) *p < ' ' || (unsigned char) *p >= 0x7f || *p == '"' || *p == '\\')
+                        w->bad = true;
+        fprintf(w->f, key ? "\"%s\":" : "%s", key ?: "");
+        fprintf(w->f, "\"%s\"", value);
+}
+
+static void write_list(Writer *w, const char *key, char *const *values) {
+        fprintf(w->f, "\"%s\":[", key);
+        for (size_t i = 0; values && values[i]; i++) {
+                fputs(i ? "," : "", w->f);
+                write_string(w, NULL, values[i]);
+        }
+        fputc(']', w->f);
+}
+
+static void write_number(Writer *w, const char *key, uint64_t value) {
+        fprintf(w->f, "\"%s\":%llu", key, (unsigned long long) value);
+}
+
+// Only what is not the default.
+static void write_rule(Writer *w, const CompiledRule *rule) {
+        _cleanup_free_ char *ports = compiled_rule_ports(rule);
+        char to[NAME_TEXT_MAX + 2];
+
+        w->bad = w->bad || !ports;
+        fprintf(w->f, "{\"action\":\"%s\",\"protocol\":\"%s\",\"origin\":%d,\"id\":%u,", policy_action_to_string(rule->action), policy_protocol_to_string(rule->protocol),
+                rule->index, rule->id);
+        write_string(w, "to", compiled_rule_to(rule, to));
+        if (ports && *ports)
+                fprintf(w->f, ",\"ports\":\"%s\"", ports);
+        if (rule->methods) {
+                fputc(',', w->f);
+                write_list(w, "methods", rule->methods);
+        }
+        if (rule->paths) {
+                fputc(',', w->f);
+                write_list(w, "paths", rule->paths);
+        }
+        if (rule->inspect)
+                fputs(",\"inspect\":true", w->f);
+        if (rule->rate)
+                fprintf(w->f, ",\"rate\":%llu", (unsigned long long) rule->rate);
+        if (rule->budget)
+                fprintf(w->f, ",\"budget\":%llu", (unsigned long long) rule->budget);
+        fputc('}', w->f);
+}
+
+static void write_policies(Writer *w, const Compiled *compiled) {
+        size_t at = 0;
+
+        fputs("\"policies\":[", w->f);
+        for (size_t k = 0; k < compiled->n_policies; k++) {
+                size_t first = at;
+                fputs(k ? ",{" : "{", w->f);
+                write_string(w, "name", compiled->policies[k].name);
+                fprintf(w->f, ",\"first\":%d,\"rules\":[", compiled->policies[k].first);
+                for (; at < compiled->n && compiled->rules[at].policy == k; at++) {
+                        if (at > first)
+                                fputc(',', w->f);
+                        write_rule(w, &compiled->rules[at]);
+                }
+                fputs("]}", w->f);
+        }
+        fputc(']', w->f);
+}
+
+static void write_slot(Writer *w, const ViewSlot *slot) {
+        fprintf(w->f, "{\"slot\":%u,\"offline\":%s,", slot->slot, slot->offline ? "true" : "false");
+        write_string(w, "ifname", slot->ifname);
+        fputc(',', w->f);
+        write_string(w, "instance", slot->instance);
+        fputc(',', w->f);
+        write_string(w, "ipv4", slot->ipv4);
+        fputc(',', w->f);
+        write_string(w, "ipv6", slot->ipv6);
+        fputs(",\"dns\":{", w->f);
+        write_number(w, "rate", slot->dns.rate);
+        fputc(',', w->f);
+        write_number(w, "burst", slot->dns.burst);
+        fputc(',', w->f);
+        write_number(w, "names", slot->dns.names);
+        fputc(',', w->f);
+        write_list(w, "types", slot->dns.types);
+        fputs("},", w->f);
+        if (slot->compiled->spared && slot->compiled->spared->entries) {
+                write_list(w, "spared", slot->compiled->spared->entries);
+                fputc(',', w->f);
+        }
+        write_policies(w, slot->compiled);
+        fputc('}', w->f);
+}
+
+int view_format(const View *view, char **ret, size_t *ret_size) {
+        char *text = NULL;
+        size_t size = 0;
+        Writer w = {open_memstream(&text, &size), false};
+
+        if (!w.f)
+                return -ENOMEM;
+        fprintf(w.f, "{\"generation\":%llu,\"whole\":%s,", (unsigned long long) view->generation, view->whole ? "true" : "false");
+        write_list(&w, "upstreams", view->upstreams);
+        fputs(",\"slots\":[", w.f);
+        for (size_t i = 0; i < view->n_slots; i++) {
+                fputs(i ? "," : "", w.f);
+                write_slot(&w, &view->slots[i]);
+        }
+        fputs("],\"gone\":[", w.f);
+        for (size_t i = 0; i < view->n_gone; i++)
+                fprintf(w.f, "%s%u", i ? "," : "", view->gone[i]);
+        fputs("]}", w.f);
+        if (fclose(w.f) != 0 || w.bad) {
+                free(text);
+                return w.bad ? -EINVAL : -ENOMEM;
+        }
+        if (ret_size)
+                *ret_size = size;
+        *ret = text;
+        return 0;
+}
+
+// ---- reading
+
+static int refuse(Error *err, const char *what) {
+        return error_set_field(err, "view", "view: %s", what);
+}
+
+static int unpack_failed(const json_error_t *why, Error *err) {
+        return error_set_field(err, "view", "view: %s", why->text);
+}
+
+static bool in_range(json_int_t value, json_int_t max) {
+        return value >= 0 && value <= max;
+}
+
+// A list of strings, at most `max`; NULL for none.
+static int read_list(const json_t *list, size_t max, char ***ret, Error *err) {
+        _cleanup_strv_ char **values = NULL;
+        const json_t *value;
+        size_t i;
+
+        if (!list)
+                return 0;
+        if (!json_is_array(list) || json_array_size(list) > max)
+                return refuse(err, "a list is none, or too long");
+        json_array_foreach(list, i, value) {
+                const char *text = json_string_value(value);
+                if (!text || strlen(text) != json_string_length(value))
+                        return refuse(err, "a list has something else than strings");
+                if (strv_append(&values, text) < 0)
+                        return error_set_errno(err, ENOMEM, "reading a view");
+        }
+        *ret = TAKE_PTR(values);
+        return 0;
+}
+
+// Members of an object, counted: what is not counted was not known. json_unpack_ex() would do it in twice the time.
+typedef struct Members { const json_t *object; size_t known; bool bad; } Members;
+
+static const json_t *member(Members *m, const char *key) {
+        const json_t *value = json_object_get(m->object, key);
+
+        m->known += value != NULL;
+        return value;
+}
+
+static const char *member_string(Members *m, const char *key, bool required) {
+        const json_t *value = member(m, key);
+        const char *text = json_string_value(value);
+
+        m->bad = m->bad || (value ? !text : required);
+        return text;
+}
+
+static json_int_t member_number(Members *m, const char *key, json_int_t max, bool required) {
+        const json_t *value = member(m, key);
+
+        m->bad = m->bad || (value ? !json_is_integer(value) || !in_range(json_integer_value(value), max) : required);
+        return json_integer_value(value);
+}
+
+static bool member_bool(Members *m, const char *key) {
+        const json_t *value = member(m, key);
+
+        m->bad = m->bad || (value && !json_is_boolean(value));
+        return json_is_true(value);
+}
+
+static int rule_of(const json_t *json, PolicyRule *rule, Error *err) {
+        Members m = {json, 0, false};
+        const char *action = member_string(&m, "action", true), *to = member_string(&m, "to", true), *protocol = member_string(&m, "protocol", true);
+        const char *ports = member_string(&m, "ports", false);
+        int r;
+
+        rule->inspect = member_bool(&m, "inspect");
+        rule->rate = (uint64_t) member_number(&m, "rate", INT64_MAX, false);
+        rule->budget = (uint64_t) member_number(&m, "budget", INT64_MAX, false);
+        r = read_list(member(&m, "methods"), POLICY_METHODS_MAX, &rule->methods, err);
+        if (r >= 0)
+                r = read_list(member(&m, "paths"), POLICY_PATHS_MAX, &rule->paths, err);
+        if (r < 0)
+                return r;
+        if (m.bad || json_object_size(json) != m.known + 2) // origin and id
+                return refuse(err, "a rule is not valid");
+        rule->action = policy_action_from_string(action);
+        rule->protocol = policy_protocol_from_string(protocol);
+        rule->to = strdup(to);
+        rule->ports = ports ? strdup(ports) : NULL;
+        return rule->to && (!ports || rule->ports) ? 0 : error_set_errno(err, ENOMEM, "reading a view");
+}
+
+static int read_rule(Compiled *compiled, const json_t *json, Error *err) {
+        _cleanup_(policy_rule_done) PolicyRule rule = {0};
+        Members m = {json, 0, false};
+        json_int_t origin = member_number(&m, "origin", COMPILED_INDEX_MAX, true), id = member_number(&m, "id", UINT16_MAX, true);
+        CompiledRule *compiled_rule;
+        int r;
+
+        if (m.bad)
+                return refuse(err, "a rule's number is not valid");
+        r = rule_of(json, &rule, err);
+        if (r >= 0)
+                r = policy_rule_check((size_t) origin, &rule, err);
+        if (r < 0)
+                return r;
+        if (policy_target(rule.to) == POLICY_TO_CATEGORY)
+                return refuse(err, "a category is not expanded");
+        r = compiled_add(compiled, &rule, (int) origin, &compiled_rule);
+        if (r < 0)
+                return error_set_errno(err, r, "reading a view");
+        compiled_rule->id = (uint16_t) id;
+        return 0;
+}
+
+static int read_policy(Compiled *compiled, json_t *json, Error *err) {
+        const char *name;
+        json_int_t first;
+        json_t *rules, *rule;
+        json_error_t why;
+        size_t i;
+        int r;
+
+        if (json_unpack_ex(json, &why, 0, "{s:s, s:I, s:o !}", "name", &name, "first", &first, "rules", &rules) < 0)
+                return unpack_failed(&why, err);
+        if (!valid_is(VALID_NAME, name) || !in_range(first, COMPILED_INDEX_MAX) || !json_is_array(rules))
+                return refuse(err, "a policy is not valid");
+        r = compiled_add_policy(compiled, name, (int) first);
+        if (r < 0)
+                return error_set_errno(err, r, "reading a view");
+        json_array_foreach(rules, i, rule)
+                if ((r = read_rule(compiled, rule, err)) < 0)
+                        return r;
+        return 0;
+}
+
+// Names that "*" does not reach: the category's entries, checked as those of rules are.
+static int read_spared(const json_t *list, Category **ret, Error *err) {
+        _cleanup_(category_freep) Category *spared = calloc(1, sizeof(Category));
+        int r;
+
+        if (!spared || !(spared->name = strdup(POLICY_SPARED)))
+                return error_set_errno(err, ENOMEM, "reading a view");
+        r = read_list(list, CATEGORY_ENTRIES_MAX, &spared->entries, err);
+        for (char **entry = spared->entries; r >= 0 && entry && *entry; entry++) {
+                r = policy_destination_check("spared", *entry, err);
+                if (r >= 0 && policy_target(*entry) == POLICY_TO_CATEGORY)
+                        r = refuse(err, "a category is not expanded");
+        }
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(spared);
+        return 0;
+}
+
+static int read_policies(const json_t *list, Compiled **ret, Error *err) {
+        _cleanup_(compiled_freep) Compiled *compiled = NULL;
+        json_t *policy;
+        size_t i;
+        int r;
+
+        if (!json_is_array(list) || json_array_size(list) > VIEW_POLICIES_MAX)
+                return refuse(err, "policies are no list, or too many");
+        r = compiled_begin(json_array_size(list), &compiled);
+        if (r < 0)
+                return error_set_errno(err, r, "reading a view");
+        json_array_foreach(list, i, policy)
+                if ((r = read_policy(compiled, policy, err)) < 0)
+                        return r;
+        r = compiled_seal(compiled);
+        if (r < 0)
+                return error_set_errno(err, r, "reading a view");
+        *ret = TAKE_PTR(compiled);
+        return 0;
+}
+
+static int read_dns(json_t *json, ViewDns *dns, Error *err) {
+        json_int_t rate, burst, names;
+        const json_t *types;
+        json_error_t why;
+        int r;
+
+        if (json_unpack_ex(json, &why, 0, "{s:I, s:I, s:I, s:o !}", "rate", &rate, "burst", &burst, "names", &names, "types", &types) < 0)
+                return unpack_failed(&why, err);
+        if (!in_range(rate, UINT32_MAX) || !in_range(burst, UINT32_MAX) || !in_range(names, UINT32_MAX))
+                return refuse(err, "a number of dns is out of range");
+        dns->rate = (uint32_t) rate;
+        dns->burst = (uint32_t) burst;
+        dns->names = (uint32_t) names;
+        r = read_list(types, VIEW_TYPES_MAX, &dns->types, err);
+        for (char **type = dns->types; r >= 0 && type && *type; type++)
+                if (strlen(*type) > 16 || strspn(*type, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != strlen(*type))
+                        r = refuse(err, "a type of dns is not valid");
+        return r;
+}
+
+static bool read_address(int family, const char *text, char *ret, size_t size) {
+        unsigned char bytes[16];
+
+        if (inet_pton(family, text, bytes) != 1)
+                return false;
+        return inet_ntop(family, bytes, ret, (socklen_t) size);
+}
+
+static int read_slot(json_t *json, ViewSlot *slot, Error *err) {
+        const char *ifname, *instance, *ipv4, *ipv6;
+        json_t *dns, *policies, *spared = NULL;
+        json_int_t number;
+        json_error_t why;
+        int offline, r;
+
+        if (json_unpack_ex(json, &why, 0, "{s:I, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s?o !}", "slot", &number, "ifname", &ifname, "instance", &instance, "ipv4", &ipv4, "ipv6",
+                           &ipv6, "offline", &offline, "dns", &dns, "policies", &policies, "spared", &spared) < 0)
+                return unpack_failed(&why, err);
+        if (number < 1 || number > UINT16_MAX || !valid_is(VALID_IFNAME, ifname) || !valid_is(VALID_NAME, instance) ||
+            !read_address(AF_INET, ipv4, slot->ipv4, sizeof(slot->ipv4)) || !read_address(AF_INET6, ipv6, slot->ipv6, sizeof(slot->ipv6)))
+                return refuse(err, "a slot is not valid");
+        slot->slot = (uint16_t) number;
+        slot->offline = offline;
+        (void) snprintf(slot->ifname, sizeof(slot->ifname), "%s", ifname);
+        slot->instance = strdup(instance);
+        if (!slot->instance)
+                return error_set_errno(err, ENOMEM, "reading a view");
+        r = read_dns(dns, &slot->dns, err);
+        if (r >= 0)
+                r = read_policies(policies, &slot->compiled, err);
+        return r < 0 || !spared ? r : read_spared(spared, &slot->compiled->spared, err);
+}
+
+static int read_slots(json_t *list, View *view, Error *err) {
+        json_t *slot;
+        size_t i;
+        int r;
+
+        if (!json_is_array(list) || json_array_size(list) > VIEW_SLOTS_MAX)
+                return refuse(err, "slots are no list, or too many");
+        view->slots = calloc(json_array_size(list) + 1, sizeof(ViewSlot));
+        if (!view->slots)
+                return error_set_errno(err, ENOMEM, "reading a view");
+        json_array_foreach(list, i, slot) {
+                r = read_slot(slot, &view->slots[view->n_slots++], err);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static int read_gone(const json_t *list, View *view, Error *err) {
+        const json_t *number;
+        size_t i;
+
+        if (!json_is_array(list) || json_array_size(list) > UINT16_MAX)
+                return refuse(err, "gone is no list, or too long");
+        view->gone = calloc(json_array_size(list) + 1, sizeof(uint16_t));
+        if (!view->gone)
+                return error_set_errno(err, ENOMEM, "reading a view");
+        json_array_foreach(list, i, number) {
+                if (!json_is_integer(number) || !in_range(json_integer_value(number), UINT16_MAX))
+                        return refuse(err, "a slot that is gone is no number");
+                view->gone[view->n_gone++] = (uint16_t) json_integer_value(number);
+        }
+        return 0;
+}
+
+static int read_upstreams(const json_t *list, View *view, Error *err) {
+        int r = read_list(list, VIEW_UPSTREAMS_MAX, &view->upstreams, err);
+
+        for (char **p = view->upstreams; r >= 0 && p && *p; p++) {
+                char text[INET6_ADDRSTRLEN];
+                if (!read_address(strchr(*p, ':') ? AF_INET6 : AF_INET, *p, text, sizeof(text)))
+                        r = refuse(err, "an upstream is no address");
+        }
+        return r;
+}
+
+int view_parse(const char *text, size_t size, View **ret, Error *err) {
+        _cleanup_(json_decrefp) json_t *json = NULL;
+        _cleanup_(view_freep) View *view = calloc(1, sizeof(View));
+        json_t *upstreams, *slots, *gone;
+        json_int_t generation;
+        json_error_t why;
+        int whole, r;
+
+        if (!view)
+                return error_set_errno(err, ENOMEM, "reading a view");
+        if (size > VIEW_TEXT_MAX)
+                return refuse(err, "it is too long");
+        json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
+        if (!json || json_unpack_ex(json, &why, 0, "{s:I, s:b, s:o, s:o, s:o !}", "generation", &generation, "whole", &whole, "upstreams", &upstreams, "slots", &slots,
+                                    "gone", &gone) < 0)
+                return unpack_failed(&why, err);
+        if (generation < 0)
+                return refuse(err, "its generation is negative");
+        view->generation = (uint64_t) generation;
+        view->whole = whole;
+        r = read_upstreams(upstreams, view, err);
+        if (r >= 0)
+                r = read_slots(slots, view, err);
+        if (r >= 0)
+                r = read_gone(gone, view, err);
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(view);
+        return 0;
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// View: what resolver, proxy and flow recorder know of the slots: who is behind which interface, and its compiled rules. hostd writes
+// it as JSON, they read it; nothing in it is a secret.
+//
+// A text is taken whole or not at all. A key that the reader does not know refuses it: it could be a restriction. Rules come with
+// categories expanded, and are checked again by the reader.
+#pragma once
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "network/compile.h"
+
+#define VIEW_TEXT_MAX (64U << 20)
+#define VIEW_SLOTS_MAX 4096
+#define VIEW_UPSTREAMS_MAX 8
+#define VIEW_TYPES_MAX 16
+#define VIEW_POLICIES_MAX 256
+
+typedef struct ViewDns {
+        uint32_t rate, burst; // queries a second
+        uint32_t names;       // distinct names of one zone a minute
+        char **types;         // that are answered besides the usual ones: "TXT"; NULL for none
+} ViewDns;
+
+typedef struct ViewSlot {
+        uint16_t slot;
+        char ifname[16]; // VALID_IFNAME, the host's end of its wire
+        char *instance;  // VALID_NAME
+        char ipv4[INET_ADDRSTRLEN], ipv6[INET6_ADDRSTRLEN];
+        bool offline;
+        ViewDns dns;
+        Compiled *compiled; // owned share
+} ViewSlot;
+
+typedef struct View {
+        uint64_t generation;
+        bool whole;       // slots that are not in it are gone
+        char **upstreams; // addresses of name servers
+        ViewSlot *slots;
+        size_t n_slots;
+        uint16_t *gone;
+        size_t n_gone;
+} View;
+
+View *view_free(View *view);
+DEFINE_CLEANUP(View, view_free)
+void view_slot_done(ViewSlot *slot); // for those who keep slots of several views
+int view_parse(const char *text, size_t size, View **ret, Error *err);
+// NUL-terminated; the caller frees. -EINVAL for what view_parse() would refuse is not looked for here.
+int view_format(const View *view, char **ret, size_t *ret_size);

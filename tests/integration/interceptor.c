@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The life of an instance's HAProxy, as hostd keeps it: there while the instance runs and has grants, and no longer; filled after each start and each
+// rotation; back after its death. A manager with a store and without a kernel, the real HAProxy. Started by interceptor.sh, which makes the users.
+#include <pwd.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "base/io.h"
+#include "core/interceptor.h"
+#include "tests/integration/report.h"
+
+typedef struct World {
+        char directory[64], run[96];
+        Manager m;
+        Instance *instance;
+} World;
+
+static usec_t limit(void) {
+        return 30 * USEC_PER_SEC * report_slow();
+}
+
+static const Interceptor *it(World *w) {
+        return interceptor_find(w->m.secrets, "one");
+}
+
+typedef bool (*Condition)(World *w);
+
+static bool is_ready(World *w) {
+        return strcmp(interceptor_state(it(w)), "ready") == 0;
+}
+
+static bool is_gone(World *w) {
+        return !it(w);
+}
+
+static bool wait_for(World *w, Condition condition) {
+        for (usec_t end = clock_monotonic() + limit(); clock_monotonic() < end;) {
+                if (condition(w))
+                        return true;
+                if (sd_event_run(w->m.event, 50 * USEC_PER_MSEC) < 0)
+                        return false;
+        }
+        return false;
+}
+
+// What HAProxy holds; caller frees.
+static char *show_map(World *w) {
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        char command[256], *text = NULL;
+        const Interceptor *i = it(w);
+        size_t size;
+
+        snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock/admin.sock", i->path);
+        snprintf(command, sizeof(command), "show map %s/conf/secret.map\n", i->path);
+        if (connect(fd, (struct sockaddr *) &address, sizeof(address)) < 0 || io_write_all(fd, command, strlen(command)) < 0 || io_read_all(fd, 65536, &text, &size) < 0)
+                return strdup("");
+        return text;
+}
+
+static bool map_has(World *w, const char *text) {
+        _cleanup_free_ char *map = show_map(w);
+
+        return strstr(map, text) != NULL;
+}
+
+static Value *value_of(const char *text) {
+        Value *value = NULL;
+
+        if (value_new(strlen(text), &value) < 0)
+                abort();
+        memcpy(value->data, text, strlen(text));
+        return value;
+}
+
+static bool grant(World *w, const char *host, char ret_id[17]) {
+        Binding *b = calloc(1, sizeof(Binding));
+
+        *b = (Binding) {.secret = "token", .instance = "one", .host = strdup(host), .port = 443, .place = BINDING_HEADER, .field = strdup("X-Key")};
+        if (secrets_grant(w->m.secrets, b, NULL) < 0)
+                return false;
+        memcpy(ret_id, b->id, 17);
+        return true;
+}
+
+static bool setup(World *w) {
+        StoreInstance record = {.name = "one", .slot = 7};
+
+        snprintf(w->directory, sizeof(w->directory), "/tmp/hostd-interceptor.XXXXXX");
+        if (!mkdtemp(w->directory) || chmod(w->directory, 0711) < 0)
+                return false;
+        snprintf(w->run, sizeof(w->run), "%s/run", w->directory);
+        (void) umask(0077);
+        if (mkdir(w->run, 0755) < 0 || chmod(w->run, 0755) < 0)
+                return false;
+        w->m.paths.run = w->run;
+        w->m.state_fd = open(w->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        w->m.bus = event_bus_new();
+        if (sd_event_new(&w->m.event) < 0 || store_open(":memory:", &w->m.store, NULL) < 0)
+                return false;
+        secrets_open(&w->m);
+        w->instance = instance_new(&w->m, &record, NULL);
+        return w->m.secrets && w->instance;
+}
+
+static void teardown(World *w) {
+        w->m.secrets = secrets_free(w->m.secrets);
+        w->m.stopping = true;
+        (void) instance_free(w->instance);
+        (void) store_close(w->m.store);
+        event_bus_free(w->m.bus);
+        sd_event_unref(w->m.event);
+        (void) close_fd(w->m.state_fd);
+        (void) io_remove_tree(AT_FDCWD, w->directory);
+}
+
+static bool others_read_nothing(World *w) {
+        static const char *const files[] = {"conf/haproxy.cfg", "conf/crt", "conf/secret.map", "log"};
+        const Interceptor *i = it(w);
+
+        for (size_t k = 0; k < ELEMENTS(files); k++) {
+                struct stat st;
+                if (fstatat(i->directory, files[k], &st, 0) < 0 || (st.st_mode & 07))
+                        return false;
+        }
+        return true;
+}
+
+// By the name that hostd-proxy knows, which is a link.
+static bool proxy_may_connect(World *w) {
+        const struct passwd *proxy = getpwnam("hostd-proxy");
+        struct stat st, above;
+
+        return proxy && fstatat(it(w)->directory, "front.sock", &st, 0) == 0 && S_ISSOCK(st.st_mode) && st.st_gid == proxy->pw_gid && (st.st_mode & 0777) == 0660 &&
+               fstatat(it(w)->directory, "sock", &above, AT_SYMLINK_NOFOLLOW) == 0 && above.st_gid == proxy->pw_gid && (above.st_mode & 0777) == 0750;
+}
+
+static void life(World *w) {
+        Value *one = value_of("value-one"), *two = value_of("value-two");
+        char first[17], second[17];
+        pid_t pid;
+
+        CHECK(secret_add(&w->m.secrets->vault, "token", one, NULL) == 0, "the secret is kept");
+        CHECK(grant(w, "api.example.com", first), "a grant is taken while the instance does not run");
+        (void) sd_event_run(w->m.event, 200 * USEC_PER_MSEC);
+        CHECK(is_gone(w), "and starts nothing");
+        instance_set_state(w->instance, INSTANCE_RUNNING);
+        CHECK(wait_for(w, is_ready), "the instance runs: HAProxy is ready");
+        if (!it(w))
+                return;
+        CHECK(map_has(w, "dmFsdWUtb25l"), "it has the value");
+        CHECK(others_read_nothing(w), "others read none of its files");
+        CHECK(proxy_may_connect(w), "hostd-proxy may connect, and no other");
+        pid = it(w)->pid;
+        CHECK(secrets_rotate(w->m.secrets, "token", two, NULL) == 0 && wait_for(w, is_ready), "rotation");
+        CHECK(map_has(w, "dmFsdWUtdHdv") && !map_has(w, "dmFsdWUtb25l"), "the new value is there and the old one is not");
+        CHECK(it(w)->pid == pid, "in the same process");
+        (void) kill(pid, SIGKILL);
+        (void) sd_event_run(w->m.event, 1000 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready) && it(w)->pid != pid && map_has(w, "dmFsdWUtdHdv"), "it is killed: it comes back with the value");
+        CHECK(grant(w, "other.example.com", second), "another grant");
+        (void) sd_event_run(w->m.event, 1000 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready) && map_has(w, first) && map_has(w, second), "HAProxy serves both");
+        CHECK(secrets_ungrant(w->m.secrets, first, NULL) == 0, "the first grant ends");
+        (void) sd_event_run(w->m.event, 1000 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready) && !map_has(w, first) && map_has(w, second), "HAProxy serves the other");
+        pid = it(w)->pid;
+        instance_set_state(w->instance, INSTANCE_STOPPED);
+        CHECK(wait_for(w, is_gone) && kill(pid, 0) < 0, "the instance stops: HAProxy is gone");
+        instance_set_state(w->instance, INSTANCE_RUNNING);
+        CHECK(wait_for(w, is_ready), "and back with it");
+        unsigned ended = 0;
+        CHECK(secrets_revoke(w->m.secrets, "token", &ended, NULL) == 0 && ended == 1, "the secret is revoked");
+        CHECK(wait_for(w, is_gone), "nothing is left of it");
+        (void) value_free(one);
+        (void) value_free(two);
+}
+
+int main(void) {
+        World w = {.m.state_fd = -EBADF};
+
+        if (!setup(&w)) {
+                puts("FAILED: no world");
+                return 1;
+        }
+        life(&w);
+        teardown(&w);
+        return report_end();
+}

@@ -1,0 +1,233 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Secrets on the wire: the configuration that hostd writes, in the real HAProxy, between curl and origins that write down what reaches them. In a
+# network namespace of its own; a small front stands where hostd-proxy is.
+# usage: secrets.sh [BUILD_DIR or path of secret_driver]; HAPROXY: the program (default haproxy)
+here=$(cd "$(dirname "$0")" && pwd)
+driver=${1:-.}
+[ -d "$driver" ] && driver=$driver/tests/integration/secret_driver
+haproxy=${HAPROXY:-haproxy}
+skip() { echo "SKIP: $*"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
+[ -x "$driver" ] || skip "no secret_driver at $driver (make check builds it)"
+[ "$(id -u)" = 0 ] || skip "needs root"
+export PATH=$PATH:/usr/sbin:/sbin
+for tool in "$haproxy" python3 curl openssl unshare setpriv ip; do command -v "$tool" >/dev/null || skip "no $tool"; done
+driver=$(realpath "$driver")
+if [ -z "${SECRETS_INSIDE:-}" ]; then SECRETS_INSIDE=1 exec unshare -n "$0" "$driver"; fi
+ip link set lo up || exit 1
+
+user=64990 # of HAProxy; of nobody
+dir=$(mktemp -d /tmp/hostd-secrets.XXXXXX) && chmod 711 "$dir" || exit 1
+pids=
+stop_all() { for p in $pids; do kill "$p" 2>/dev/null; done; wait 2>/dev/null; }
+trap 'stop_all; rm -rf "$dir"' EXIT
+passed=0 failed=0
+ok() { passed=$((passed + 1)); echo "ok: $*"; }
+bad() { failed=$((failed + 1)); echo "FAILED: $*"; }
+check() { local what=$1; shift; if "$@"; then ok "$what"; else bad "$what"; fi; }
+net="python3 $here/secrets_net.py"
+until_true() { local i; for ((i = 0; i < $1 * 20 * ${HOSTD_TEST_SLOW:-1}; i++)); do "${@:2}" && return 0; sleep 0.05; done; return 1; }
+
+# ---- a world: two origins with certificates of an authority, one with a false one ----
+cd "$dir" || exit 1
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout world.key -out world.crt -subj "/CN=world" -days 2 2>/dev/null
+issue() { # NAME FILE
+        openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$2.key" -out "$2.csr" -subj "/CN=$1" 2>/dev/null
+        openssl x509 -req -in "$2.csr" -CA world.crt -CAkey world.key -CAcreateserial -extfile <(echo "subjectAltName=DNS:$1") -out "$2.crt" -days 2 2>/dev/null
+        cat "$2.crt" "$2.key" >"$2.pem"
+}
+issue api.example.com api && issue other.example.com other && issue wrong.example.com wrong || exit 1
+chmod 644 world.crt # HAProxy reads it
+start() { "$@" & pids="$pids $!"; last=$!; }
+: >seen.api; : >seen.other; : >seen.wrong
+start $net origin 127.0.0.1 8443 api.pem seen.api
+start $net origin 127.0.0.2 8443 other.pem seen.other
+start $net origin 127.0.0.3 8443 wrong.pem seen.wrong
+
+# ---- secrets and grants ----
+real=value-0-$(openssl rand -hex 12)
+second='p4ss:w0rd & more "%[x]" \ #'
+printf %s "$real" | "$driver" "$dir" set token || exit 1
+printf %s "$second" | "$driver" "$dir" set pass || exit 1
+grant() { "$driver" "$dir" grant "$@" || { echo "FAILED: grant $*"; exit 1; }; }
+read -r _ ph <<<"$(grant token api.example.com 8443 header Authorization path=/v1/ path=/exact method=GET method=POST)"
+read -r _ ph_key <<<"$(grant token api.example.com 8443 header X-Api-Key path=/v1)"
+read -r _ ph_basic <<<"$(grant pass api.example.com 8443 basic -)"
+read -r _ ph_query <<<"$(grant pass api.example.com 8443 query api.key)"
+read -r _ ph_other <<<"$(grant pass other.example.com 8443 header Authorization)"
+grant token api.example.com 8443 header X-Inject inject=Bearer path=/inject >/dev/null
+grant pass other.example.com 8443 header X-Plain inject=- >/dev/null
+cat >rules <<'END'
+deny api.example.com path=/denied/ path=/it's$(it)
+deny api.example.com method=PUT
+allow api.example.com
+allow other.example.com method=GET path=/ path=/x
+allow other.example.com method=POST path=/only
+END
+"$driver" "$dir" site $user "$dir/world.crt" || exit 1
+check "HAProxy takes the configuration" eval '"$haproxy" -c -q -f site/conf/haproxy.cfg'
+# As in hostd's unit, which lets nobody make memory executable that was written to.
+w_xor_x() { python3 -c 'import ctypes, os, sys; ctypes.CDLL(None).prctl(65, 1, 0, 0, 0); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
+start w_xor_x setpriv --reuid $user --regid $user --clear-groups "$haproxy" -db -f site/conf/haproxy.cfg
+haproxy_pid=$last
+check "HAProxy listens" until_true 10 test -S site/sock/front.sock
+[ $failed -eq 0 ] || { echo "$passed passed, $failed failed, 0 skipped"; exit 1; } # nothing below would tell anything
+start python3 -c 'import socket,sys
+s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM); s.bind("log.sock"); import os; os.chmod("log.sock",0o666)
+f=open("log","ab",0)
+while True: f.write(s.recv(65536).rstrip()+b"\n")'
+start $net front 4001 "$dir/site/sock/front.sock" 127.0.0.1 8443
+start $net front 4002 "$dir/site/sock/front.sock" 127.0.0.2 8443
+start $net front 4003 "$dir/site/sock/front.sock" 127.0.0.3 8443                 # the address of one with another certificate
+start $net front 4004 "$dir/site/sock/front.sock" 127.0.0.1 8443 other.example.com # hostd-proxy decided on another name
+start $net front 4005 "$dir/site/sock/front.sock" 127.0.0.1 8444                 # another port than granted
+listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+for p in 4001 4002 4003 4004 4005; do until_true 10 listening $p || bad "front $p"; done
+for a in 127.0.0.1 127.0.0.2 127.0.0.3; do until_true 10 eval "(exec 3<>/dev/tcp/$a/8443) 2>/dev/null" || bad "origin $a"; done
+
+# req PORT NAME PATH [curl's arguments]: the status; the body is in $dir/body
+req() { curl -sS -m 20 -o body -w '%{http_code}' --cacert site/ca.pem --connect-to "::127.0.0.1:$1" "https://$2:8443$3" "${@:4}" 2>curl.err; }
+saw() { grep -qF -- "$2" "seen.$1"; }
+clear_seen() { : >seen.api; : >seen.other; : >seen.wrong; }
+
+clear_seen
+check "before the map is filled: 503, and nothing goes out" eval '[ "$(req 4001 api.example.com /v1/x -H "Authorization: Bearer $ph")" = 503 ] && [ ! -s seen.api ]'
+check "the map is filled" "$driver" "$dir" fill $user
+
+# ---- what must arrive ----
+arrives() { # WHAT ORIGIN TEXT PORT NAME PATH ARGUMENTS
+        local what=$1 where=$2 text=$3
+        clear_seen
+        local status
+        status=$(req "${@:4}")
+        if [ "$status" = 200 ] && saw "$where" "$text" && ! saw "$where" hostd-ph-; then ok "$what"; else bad "$what: $status $(cat curl.err) $(cat seen.$where)"; fi
+}
+json() { python3 -c 'import json,sys; print(json.dumps(sys.argv[1])[1:-1])' "$1"; }
+for v in --http1.1 --http2; do
+        arrives "bearer $v" api "Bearer $real" 4001 api.example.com /v1/x $v -H "Authorization: Bearer $ph"
+        arrives "a token alone in a header $v" api "\"$real\"" 4001 api.example.com /v1/x $v -H "X-Api-Key: $ph_key"
+        arrives "basic $v" api "Basic $(printf %s "me:$second" | base64 -w0)" 4001 api.example.com /any $v -u "me:$ph_basic"
+        arrives "query $v" api 'a=1&api.key=p4ss%3Aw0rd%20%26%20more%20%22%25%5Bx%5D%22%20%5C%20%23&c=2 HTTP' 4001 api.example.com "/any?a=1&api.key=$ph_query&c=2" $v
+        arrives "injected $v" api "Bearer $real" 4001 api.example.com /inject $v -H "X-Inject: mine"
+        arrives "another host's own $v" other "Bearer $(json "$second")" 4002 other.example.com / $v -H "Authorization: Bearer $ph_other"
+        arrives "a plain injected header $v" other "$(json "$second")" 4002 other.example.com /x $v
+done
+arrives "basic without a user" api "Basic $(printf %s ":$second" | base64 -w0)" 4001 api.example.com /any -u ":$ph_basic"
+arrives "the only parameter" api '?api.key=p4ss' 4001 api.example.com "/any?api.key=$ph_query"
+arrives "an exact path" api "token $real" 4001 api.example.com /exact -H "authorization: token $ph"
+arrives "the last parameter" api '?a&&b=2&api.key=p4ss' 4001 api.example.com "/any?a&&b=2&api.key=$ph_query"
+arrives "the first parameter" api "%23&=&x HTTP" 4001 api.example.com "/any?api.key=$ph_query&=&x"
+arrives "a credential of the workload's own passes" api "Bearer mine" 4001 api.example.com /v1/x -H "Authorization: Bearer mine"
+head -c 20000000 /dev/zero >big
+arrives "an upload of 20 MB" api '"body": 20000000' 4001 api.example.com /v1/x -H "Authorization: Bearer $ph" -H "Expect:" --data-binary @big
+arrives "an upload in chunks" api '"body": 20000000' 4001 api.example.com /v1/x --http1.1 -H "Authorization: Bearer $ph" -H "Expect:" -H "Transfer-Encoding: chunked" --data-binary @big
+rm -f big
+
+# ---- what must never ----
+never() { # WHAT STATUSES PORT NAME PATH ARGUMENTS: no origin sees a value, and the answer is one of the statuses
+        local what=$1 wanted=$2 status
+        clear_seen
+        status=$(req "${@:3}")
+        if grep -qF -e "$real" -e "$(json "$second")" seen.*; then
+                bad "$what: a value went out: $(cat seen.*)"
+        elif [[ " $wanted " != *" $status "* ]]; then
+                bad "$what: status $status instead of $wanted: $(cat curl.err)"
+        else ok "never: $what ($status)"; fi
+}
+A="Authorization: Bearer"
+never "a path that the policy denies" 403 4001 api.example.com /denied/x -u "me:$ph_basic"
+never "a path that the policy denies, with signs in it" 403 4001 api.example.com "/it's\$(it)/x" -u "me:$ph_basic"
+never "a path that might be a denied one" 403 4001 api.example.com /%64enied/x --path-as-is -u "me:$ph_basic"
+never "a method that the policy denies" 403 4001 api.example.com /any -X PUT -u "me:$ph_basic"
+never "a method that no rule allows there" 403 4002 other.example.com /x -X POST -H "Authorization: Bearer $ph_other"
+check "and says that it is the policy" grep -q '^hostd: the policy' body
+arrives "what the policy's second rule allows" other "Bearer" 4002 other.example.com /only -X POST -H "Authorization: Bearer $ph_other"
+never "to another host of a grant" 403 4002 other.example.com / -H "$A $ph" -H "X-Plain: x"
+never "another grant's token in this place" 403 4001 api.example.com /v1/x -H "$A $ph_other"
+never "in another header" 403 4001 api.example.com /v1/x -H "X-Other: $ph"
+never "in a cookie" 403 4001 api.example.com /v1/x -b "a=$ph"
+never "in the path" 403 4001 api.example.com "/v1/$ph"
+never "in another parameter" 403 4001 api.example.com "/v1/x?k=$ph_query"
+never "in a name" 403 4001 api.example.com "/v1/x?$ph_query=1"
+never "behind too many parameters" 403 4001 api.example.com "/any?$(printf 'a=%d&' {1..12})api.key=$ph_query"
+never "twice in the query" 403 4001 api.example.com "/any?api.key=$ph_query&api.key=$ph_query"
+never "of a header in the query" 403 4001 api.example.com "/v1/x?api.key=$ph"
+never "another method" 403 4001 api.example.com /v1/x -X DELETE -H "$A $ph"
+never "another path" 403 4001 api.example.com /v2/x -H "$A $ph"
+never "a path that only begins alike" 403 4001 api.example.com /exactly -H "$A $ph"
+for p in /v1/../admin /v1/%2e%2e/admin /v1/.%2E/admin '/v1/..;/admin' /v1//admin /v1/./x '/v1/..%2fadmin' '/v1/%5c..%5cadmin' '/v1/\..\admin' /v1/a%00; do
+        never "path $p" 403 4001 api.example.com "$p" --path-as-is -H "$A $ph"
+done
+never "with something behind it" 403 4001 api.example.com /v1/x -H "$A ${ph}x"
+never "with something before it" 403 4001 api.example.com /v1/x -H "$A x$ph"
+never "with a third word" 403 4001 api.example.com /v1/x -H "$A $ph more"
+never "in capitals" "403 200" 4001 api.example.com /v1/x -H "$A ${ph^^}"
+never "as a user of Basic" 403 4001 api.example.com /v1/x -u "$ph_basic:x"
+never "as a part of a password" 403 4001 api.example.com /v1/x -u "a:${ph_basic}x"
+never "as a part of a longer password" 403 4001 api.example.com /v1/x -u "a:$ph_basic:x"
+never "of Basic as a bearer" 403 4001 api.example.com /v1/x -H "$A $ph_basic"
+never "of a bearer as Basic" 403 4001 api.example.com /v1/x -u "me:$ph"
+never "two Authorizations" 400 4001 api.example.com /v1/x -H "$A $ph" -H "$A mine"
+never "two of the header" 400 4001 api.example.com /v1/x -H "X-Api-Key: $ph_key" -H "X-Api-Key: $ph_key"
+never "in a body" 200 4001 api.example.com /v1/x -d "key=$ph"
+for v in --http1.1 --http2; do never "Host that is not the SNI $v" 421 4001 api.example.com /v1/x $v -H "Host: other.example.com" -H "$A $ph"; done
+never "Host with a dot at its end" 421 4001 api.example.com /v1/x -H "Host: api.example.com." -H "$A $ph"
+never "an upstream with another certificate" 503 4003 api.example.com /v1/x -H "$A $ph"
+never "a name that hostd-proxy did not decide on" 421 4004 api.example.com /v1/x -H "$A $ph"
+never "another port" "403 503" 4005 api.example.com /v1/x -H "$A $ph"
+never "a name of no grant" 000 4001 wrong.example.com /v1/x -k -H "$A $ph"
+
+raw() { # WHAT WANTED SNI BYTES
+        clear_seen
+        printf "$4" >bytes
+        local answer
+        answer=$($net raw 4001 site/ca.pem "$3" bytes 2>/dev/null || echo closed)
+        if grep -qF -e "$real" seen.*; then bad "$1: a value went out"; elif [[ $answer =~ $2 ]]; then ok "never: $1 ($answer)"; else bad "$1: $answer"; fi
+}
+G="GET /v1/x HTTP/1.1\r\n"
+raw "two Hosts" ' 400' api.example.com "${G}Host: api.example.com\r\nHost: other.example.com\r\nAuthorization: Bearer $ph\r\n\r\n"
+raw "no Host" ' 400' api.example.com "GET /v1/x HTTP/1.0\r\nAuthorization: Bearer $ph\r\n\r\n"
+raw "an absolute address of another host" ' 4[02]' api.example.com "GET https://other.example.com/v1/x HTTP/1.1\r\nHost: api.example.com\r\nAuthorization: Bearer $ph\r\n\r\n"
+raw "CONNECT" ' 40' api.example.com "CONNECT api.example.com:8443 HTTP/1.1\r\nHost: api.example.com:8443\r\nAuthorization: Bearer $ph\r\n\r\n"
+raw "a folded header" ' 400|closed' api.example.com "${G}Host: api.example.com\r\nX-Api-Key:\r\n $ph_key\r\nAuthorization: Bearer $ph\r\nAuthorization: x\r\n\r\n"
+raw "no SNI" closed "" "${G}Host: api.example.com\r\nAuthorization: Bearer $ph\r\n\r\n"
+clear_seen
+check "never: plain text where TLS is" eval '! curl -sS -m 10 -H "$A $ph" --connect-to ::127.0.0.1:4001 http://api.example.com:8443/v1/x -o /dev/null 2>/dev/null && [ ! -s seen.api ]'
+req 4002 other.example.com / -H "$A $ph" >/dev/null
+check "a refusal says why" grep -q '^hostd: a placeholder' body
+check "a placeholder in a wrong place is an alert in the log" until_true 5 grep -q '"alert":"placeholder"' log
+check "the log is JSON, line by line" python3 -c 'import json; n=[json.loads(l) for l in open("log")]; assert len(n) > 50'
+
+# ---- rotation ----
+start $net load 4001 site/ca.pem "$ph" stop load.json
+load_pid=$last
+sleep 1
+for i in $(seq 1 40); do printf %s "value-$i" | "$driver" "$dir" rotate token && "$driver" "$dir" fill $user || bad "rotation $i"; done
+sleep 1
+: >stop
+wait $load_pid
+check "40 rotations under load: no request fails" python3 -c 'import json; r=json.load(open("load.json")); print("   ", r["requests"], "requests,", len(r["values"]), "values,", len(r["failed"]), "failed", r["failed"][:3]); assert r["requests"] > 40 and not r["failed"] and len(r["values"]) > 2 and "Bearer value-40" in r["values"]'
+arrives "the newest value" api "Bearer value-40" 4001 api.example.com /v1/x -H "Authorization: Bearer $ph"
+check "HAProxy is the one that was started" kill -0 $haproxy_pid
+
+# ---- where values must not be ----
+nowhere() { # in what processes show to others
+        local p
+        for p in /proc/[0-9]*; do
+                if cat "$p/cmdline" "$p/environ" 2>/dev/null | tr '\0' '\n' | grep -qF -f <(printf '%s\n' "$real" "$second" value-40); then
+                        echo "    $p"
+                        return 1
+                fi
+        done
+}
+check "no value in a command line or an environment" nowhere
+check "no value in a file of the site, the log, or the store" eval '! grep -rqaF -e "$real" -e "$second" -e value-40 -e "$(printf %s "$real" | base64 -w0)" site log state.db* secret.key'
+check "no key of the authority in the site" eval '[ "$(grep -rl "PRIVATE KEY" site | grep -vc /crt/)" = 0 ]'
+check "leaves are HAProxy's alone to read" eval '[ -z "$(find site/conf ! -type l \( -perm /007 -o ! -user 0 -o ! -group $user \))" ]'
+other() { setpriv --reuid 64991 --regid 64991 --clear-groups "$@"; }
+connects() { python3 -c 'import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$1" 2>/dev/null; }
+check "root connects to both sockets" eval 'connects "$dir/site/sock/front.sock" && connects "$dir/site/sock/admin.sock"'
+for s in front admin; do check "others do not connect to $s" eval "! other python3 -c 'import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])' '$dir/site/sock/$s.sock' 2>/dev/null"; done
+check "the admin socket is its owner's alone" eval '[ "$(stat -c %a site/sock/admin.sock)" = 600 ] && [ "$(stat -c %a site/sock/front.sock)" = 660 ]'
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed -eq 0 ]

@@ -1,0 +1,184 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Names, end to end: an instance resolves and reaches what its policy names, through hostd-resolver and hostd-proxy, and nothing else; and
+# what becomes of it when each of the processes dies. The Internet is one network namespace with a name server and web servers; its
+# addresses are in no range that is denied by default, and have a route to it only while this runs.
+set -u
+. "$(dirname "$0")/../lib/product.sh"
+product_begin
+net=hostd-border-net dns=11.209.0.53 good=11.209.0.10 evil=11.209.0.20 good6=2a0a:d1d1::10
+libexec=${HOSTD_LIBEXEC:-/usr/local/libexec/hostd}
+for program in hostd-resolver hostd-proxy; do
+        [ -x "$libexec/$program" ] || { skip border "$program is not installed"; finish; }
+done
+for program in dnsmasq openssl curl python3; do
+        command -v $program >/dev/null || { skip border "$program is not installed"; finish; }
+done
+
+internet_remove() {
+        local pid
+        for pid in $(ip netns pids $net 2>/dev/null); do kill -9 "$pid" 2>/dev/null; done
+        ip link del hqbn 2>/dev/null
+        ip netns del $net 2>/dev/null
+        return 0
+}
+internet_make() {
+        internet_remove
+        ip netns add $net && ip link add hqbn type veth peer name eth0 netns $net || return 1
+        ip addr add 11.209.0.1/32 dev hqbn
+        ip link set hqbn up
+        ip addr add fe80::1/64 dev hqbn nodad 2>/dev/null
+        ip -n $net link set lo up
+        ip -n $net link set eth0 up
+        for address in $dns $good $evil; do
+                ip -n $net addr add $address/32 dev eth0
+                ip route add $address/32 dev hqbn src 11.209.0.1
+        done
+        ip -n $net addr add $good6/128 dev eth0 nodad
+        ip -6 route add $good6/128 dev hqbn
+        ip -n $net route add 11.209.0.1/32 dev eth0
+        ip -n $net route add default via 11.209.0.1 dev eth0
+        ip -n $net -6 route add default via fe80::1 dev eth0
+        ip netns exec $net dnsmasq -C /dev/null --no-resolv --no-hosts --no-daemon --log-queries --pid-file --listen-address=$dns --bind-interfaces \
+                --address=/good.example.org/$good --address=/good.example.org/$good6 --address=/evil.example.org/$evil --address=/rebind.example.org/10.1.2.3 \
+                >"$work/dnsmasq" 2>&1 &
+        openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=good.example.org -addext subjectAltName=DNS:good.example.org,DNS:evil.example.org \
+                -keyout "$work/key" -out "$work/cert" >/dev/null 2>&1 || return 1
+        for place in "$good good" "$evil evil" "$good6 good"; do
+                # shellcheck disable=SC2086
+                ip netns exec $net python3 "$(dirname "$0")/../border/origin.py" $place "$work" >>"$work/origin" 2>&1 &
+        done
+        wait_for 10 ip netns exec $net curl -s -m 2 -o /dev/null --cacert "$work/cert" --resolve good.example.org:443:$good https://good.example.org/ &&
+                wait_for 10 ip netns exec $net curl -s -m 2 -o /dev/null http://$evil/
+}
+upstream_begin() {
+        cp "$HOSTD_ETC/hostd.conf" "$work/hostd.conf"
+        sed -i '/^resolver_upstream/d' "$HOSTD_ETC/hostd.conf"
+        echo "resolver_upstream = [ \"$dns\" ];" >>"$HOSTD_ETC/hostd.conf"
+        hostctl apply >/dev/null
+}
+upstream_end() { [ ! -f "$work/hostd.conf" ] || { cp "$work/hostd.conf" "$HOSTD_ETC/hostd.conf"; hostctl apply >/dev/null 2>&1; }; }
+trap 'internet_remove; upstream_end; finish' EXIT
+internet_make || { skip border "the origins cannot be made here"; finish; }
+upstream_begin || { fail upstream "$(hostctl apply 2>&1 | tail -n 1)"; finish; }
+
+# In the network of the instance and with its resolv.conf, as any of its programs, but with this machine's tools.
+printf 'nameserver 169.254.0.1\noptions timeout:2 attempts:1\n' >"$work/resolv.conf"
+: >"$work/nsswitch"; echo 'hosts: dns' >"$work/nsswitch"
+inside() { # NAME COMMAND...; also while no hostd is there to say which process it is
+        local pid
+        pid=$(cat "$work/pid-$1" 2>/dev/null)
+        if [ ! -d "/proc/${pid:-none}" ]; then
+                pid=$(instance_pid "$1")
+                echo "$pid" >"$work/pid-$1"
+        fi
+        within 20 nsenter -t "$pid" -n unshare -m sh -c "mount --bind '$work/resolv.conf' /etc/resolv.conf; mount --bind '$work/nsswitch' /etc/nsswitch.conf; shift; exec \"\$@\"" sh "$@"
+}
+get() { local name=$1; shift; inside "$name" curl -sS -m 8 --cacert "$work/cert" "$@"; }
+question() { inside "$1" python3 "$(dirname "$0")/../border/question.py" "${@:2}"; } # NAME QUESTION...: "RCODE ADDRESSES TEXT-OF-EDE"
+state_of() { hostctl doctor -f csv -c protection,state | tr -d '\r' | sed -n "s/^$1,//p"; }
+helper_pid() { pgrep -x -u "$1" "$1" 2>/dev/null | head -n 1 || true; }
+came_anew() { local pid; pid=$(helper_pid "$1"); [ -n "$pid" ] && [ "$pid" != "$2" ]; }
+
+check "hostd-resolver is there" wait_for 10 test "$(state_of resolver)" = enforced
+check "hostd-proxy is there" wait_for 10 test "$(state_of proxy)" = enforced
+for program in hostd-resolver hostd-proxy; do
+        pid=$(helper_pid $program)
+        check "$program has no capability, no new rights and a filter" sh -c "grep -q '^CapEff:[[:space:]]*0*\$' /proc/$pid/status && grep -q '^NoNewPrivs:[[:space:]]*1' /proc/$pid/status && grep -q '^Seccomp:[[:space:]]*2' /proc/$pid/status"
+done
+
+hostctl policy set pt-names "allow good.example.org tcp 443" "allow plain.good.example.org tcp 80" "allow rebind.example.org" >/dev/null
+launch pt-a policies=pt-names >/dev/null || { fail launch pt-a; finish; }
+check "the template names the resolver" sh -c "hostctl exec pt-a -- cat /etc/resolv.conf | grep -qx 'nameserver 169.254.0.1'"
+
+# --- names
+resolves() { question "$@" | grep -q ^NOERROR; }
+answers() { [ "$(get "$1" https://good.example.org/)" = good ]; }
+wait_for 5 resolves pt-a good.example.org # it listens once its wire is there
+check_status "an allowed name is resolved" 0 "^NOERROR $good" question pt-a good.example.org
+check_status "and in IPv6" 0 "^NOERROR $good6" question pt-a good.example.org AAAA
+check_status "a name that no rule has is refused, and the answer says so" 0 "^REFUSED - .*no rule allows" question pt-a evil.example.org
+check_status "over TCP, too" 0 "^REFUSED - .*no rule allows" question pt-a evil.example.org A tcp
+check_status "whichever name server it asks" 0 "^REFUSED" question pt-a evil.example.org A udp $dns
+if [ -x "$libexec/hostd-flow" ]; then
+        check "it is an event with its name" wait_for 10 sh -c "hostctl events -f json | jq -es 'any(.[]; .type == \"network-denied\" and .name == \"pt-a\" and .to == \"evil.example.org\" and .by == \"dns\")'"
+fi
+check_not "and nothing of it reached the name server" grep -q evil.example.org "$work/dnsmasq"
+check_status "an address in a private range is no answer" 0 "^(SERVFAIL|REFUSED|NXDOMAIN|NOERROR) *(-|$)" question pt-a rebind.example.org
+
+# --- connections
+check_is "an allowed name is reached" good get pt-a https://good.example.org/
+check_is "over IPv6, too" good get pt-a -6 https://good.example.org/
+check_is "its name sent to another address reaches the real one" good get pt-a --resolve good.example.org:443:$evil https://good.example.org/
+check_not "another name sent to its address is not" get pt-a --resolve evil.example.org:443:$good https://evil.example.org/
+check_not "an address without a name is not" get pt-a -k https://$evil/
+check_is "HTTP by its Host" good get pt-a http://plain.good.example.org/
+check_not "and by no other" get pt-a -H "Host: evil.example.org" http://plain.good.example.org/ -f
+check_not "the other origin heard of none of it" grep -q '^evil 11\.209\.0\.20 .*11\.209\.0\.1$' "$work/origin"
+launch pt-b >/dev/null || fail launch pt-b
+check_not "an instance without the policy does not reach it" get pt-b --resolve good.example.org:443:$good https://good.example.org/
+check_status "nor its name" 0 "^REFUSED" question pt-b good.example.org
+
+# --- changes are in force with the answer
+check "a name is taken away" hostctl policy set pt-names "allow plain.good.example.org tcp 80"
+check_not "and the next connection is refused" get pt-a --resolve good.example.org:443:$good https://good.example.org/
+check_status "and the next question" 0 "^REFUSED" question pt-a good.example.org
+check "a name is given" hostctl policy set pt-names "allow good.example.org" "allow plain.good.example.org tcp 80"
+check_is "and is reached" good get pt-a https://good.example.org/
+
+# --- death closes, and comes back. hostd stands still meanwhile: it would have another one there within a tenth of a second.
+hold() { kill -STOP "$(hostd_pid)"; } # under systemd a helper is systemd's to bring back, in 0.2 s
+go_on() { kill -CONT "$(hostd_pid)"; }
+pid=$(helper_pid hostd-resolver)
+inside pt-a true
+if ! systemd_is_up; then hold; fi
+kill -9 "$pid"
+check_status "without the resolver nothing is answered" 0 "^(no answer|refused)" question pt-a evil.example.org
+check_not "and no name is reached" get pt-a https://good.example.org/
+if ! systemd_is_up; then go_on; fi
+check "it comes back" wait_for 15 came_anew hostd-resolver "$pid"
+check "and answers" wait_for 15 answers pt-a
+pid=$(helper_pid hostd-proxy)
+if ! systemd_is_up; then hold; fi
+kill -9 "$pid"
+check_not "without the proxy nothing is reached" get pt-a --resolve good.example.org:443:$good https://good.example.org/
+check_not "and nothing that is not allowed" get pt-a -k https://$evil/
+if ! systemd_is_up; then go_on; fi
+check "it comes back" wait_for 15 came_anew hostd-proxy "$pid"
+check "and connects" wait_for 15 answers pt-a
+if [ -x "$libexec/hostd-flow" ]; then
+        pid=$(helper_pid hostd-flow)
+        kill -9 "$pid"
+        check_is "without hostd-flow all goes on" good get pt-a https://good.example.org/
+        check "it comes back, too" wait_for 15 came_anew hostd-flow "$pid"
+fi
+
+# --- one that hangs: the answer waits for it, not for ever, and nobody is led to it until it has what changed
+proxy=$(helper_pid hostd-proxy)
+kill -STOP "$proxy"
+begin=$(now_ms)
+check "a policy is changed while the proxy hangs" hostctl policy set pt-names "allow good.example.org" "allow plain.good.example.org tcp 80" "allow other.example.org"
+took=$(($(now_ms) - begin))
+if [ $took -ge 1900 ] && [ $took -lt $((5000 * slow)) ]; then ok "the answer waits 2 s for it ($took ms)"; else fail "the answer waits" "$took ms"; fi
+check "with a warning that names it" sh -c "hostctl warning list | grep -q '^hostd-proxy '"
+check_not "and its connections are closed" get pt-a --resolve good.example.org:443:$good https://good.example.org/
+kill -CONT "$proxy"
+check "it goes on where it was" wait_for 15 answers pt-a
+check "without the warning" wait_for 10 sh -c "! hostctl warning list | grep -q '^hostd-proxy '"
+resolver=$(helper_pid hostd-resolver) proxy=$(helper_pid hostd-proxy)
+hostd_kill
+check_is "without hostd both go on" good get pt-a https://good.example.org/
+check_status "with what they have" 0 "^REFUSED" question pt-a evil.example.org
+check "hostd comes back" hostd_start
+check_is "and takes the same ones" "$resolver $proxy" sh -c "echo \$(pgrep -x -u hostd-resolver hostd-resolver) \$(pgrep -x -u hostd-proxy hostd-proxy)"
+check "both have its policies" wait_for 10 sh -c "[ \"\$(hostctl doctor -f csv -c protection,state | tr -d '\r' | grep -cE '^(resolver|proxy),enforced\$')\" = 2 ]"
+check "a change reaches them" hostctl policy set pt-names "allow plain.good.example.org tcp 80"
+check_status "at once" 0 "^REFUSED" question pt-a good.example.org
+
+# --- a stop and a start have new wires
+hostctl policy set pt-names "allow good.example.org" >/dev/null
+check "an instance starts again" hostctl restart --force pt-a
+check "and reaches what it may" wait_for 10 answers pt-a
+check "deletion leaves nothing" hostctl delete --force pt-a pt-b
+check_is "no leaks" "" no_leaks
+finish
