@@ -67,7 +67,7 @@ END
 "$driver" "$dir" site $user "$dir/world.crt" || exit 1
 check "HAProxy takes the configuration" eval '"$haproxy" -c -q -f site/conf/haproxy.cfg'
 # As in hostd's unit, which lets nobody make memory executable that was written to.
-w_xor_x() { python3 -c 'import ctypes, os, sys; ctypes.CDLL(None).prctl(65, 1, 0, 0, 0); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
+w_xor_x() { exec python3 -c 'import ctypes, os, sys; ctypes.CDLL(None).prctl(65, 1, 0, 0, 0); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
 start w_xor_x setpriv --reuid $user --regid $user --clear-groups "$haproxy" -db -f site/conf/haproxy.cfg
 haproxy_pid=$last
 check "HAProxy listens" until_true 10 test -S site/sock/front.sock
