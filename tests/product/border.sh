@@ -48,8 +48,8 @@ internet_make() {
                 # shellcheck disable=SC2086
                 ip netns exec $net python3 "$(dirname "$0")/../border/origin.py" $place "$work" >>"$work/origin" 2>&1 &
         done
-        wait_for 10 ip netns exec $net curl -s -m 2 -o /dev/null --cacert "$work/cert" --resolve good.example.org:443:$good https://good.example.org/ &&
-                wait_for 10 ip netns exec $net curl -s -m 2 -o /dev/null http://$evil/
+        wait_for 60 ip netns exec $net curl -s -m 2 -o /dev/null --cacert "$work/cert" --resolve good.example.org:443:$good https://good.example.org/ &&
+                wait_for 60 ip netns exec $net curl -s -m 2 -o /dev/null http://$evil/
 }
 upstream_begin() {
         cp "$HOSTD_ETC/hostd.conf" "$work/hostd.conf"
@@ -127,23 +127,24 @@ check "a name is given" hostctl policy set pt-names "allow good.example.org" "al
 check_is "and is reached" good get pt-a https://good.example.org/
 
 # --- death closes, and comes back. hostd stands still meanwhile: it would have another one there within a tenth of a second.
-hold() { kill -STOP "$(hostd_pid)"; } # under systemd a helper is systemd's to bring back, in 0.2 s
-go_on() { kill -CONT "$(hostd_pid)"; }
+# Under systemd it is systemd that brings a helper back, in 0.2 s.
+hold() { if systemd_is_up; then systemctl stop "$1.socket" "$1.service"; else kill -STOP "$(hostd_pid)"; fi; } # HELPER
+go_on() { if systemd_is_up; then systemctl start "$1.socket"; else kill -CONT "$(hostd_pid)"; fi; }
 pid=$(helper_pid hostd-resolver)
 inside pt-a true
-if ! systemd_is_up; then hold; fi
-kill -9 "$pid"
+hold hostd-resolver
+kill -9 "$pid" 2>/dev/null || systemd_is_up
 check_status "without the resolver nothing is answered" 0 "^(no answer|refused)" question pt-a evil.example.org
 check_not "and no name is reached" get pt-a https://good.example.org/
-if ! systemd_is_up; then go_on; fi
+go_on hostd-resolver
 check "it comes back" wait_for 15 came_anew hostd-resolver "$pid"
 check "and answers" wait_for 15 answers pt-a
 pid=$(helper_pid hostd-proxy)
-if ! systemd_is_up; then hold; fi
-kill -9 "$pid"
+hold hostd-proxy
+kill -9 "$pid" 2>/dev/null || systemd_is_up
 check_not "without the proxy nothing is reached" get pt-a --resolve good.example.org:443:$good https://good.example.org/
 check_not "and nothing that is not allowed" get pt-a -k https://$evil/
-if ! systemd_is_up; then go_on; fi
+go_on hostd-proxy
 check "it comes back" wait_for 15 came_anew hostd-proxy "$pid"
 check "and connects" wait_for 15 answers pt-a
 if [ -x "$libexec/hostd-flow" ]; then
