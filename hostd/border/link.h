@@ -3,7 +3,7 @@
 //
 // Never waits: what the other end does not take is queued, up to a bound; a peer that lets the queue run full, breaks the rules or goes
 // away ends the link, which is told once by `gone`, from the loop. From then on sending is -ENOTCONN; the owner frees the link, and
-// may do so in `gone` and in `frame`.
+// may do so in `gone` and in `frame`. Of what comes the loop has its turn after some frames, however many were read.
 #pragma once
 
 #include <systemd/sd-event.h>

@@ -393,6 +393,37 @@ static void test_links_break(void **state) {
         (void) close(fds[1]);
 }
 
+// Whoever says much at once does not have the loop for himself, and what he said is not lost.
+static void test_many_frames_have_turns(void **state) {
+        _cleanup_event_ sd_event *event = NULL;
+        _cleanup_(control_link_freep) ControlLink *link = NULL;
+        static unsigned char bytes[1000 * (sizeof(ControlHeader) + sizeof(BorderResult))];
+        BorderResult result = {0};
+        Seen seen = {0};
+        size_t size = 0;
+        unsigned most = 0;
+        int fds[2];
+
+        assert_int_equal(sd_event_new(&event), 0);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+        ControlLinkConfig config = {.event = event, .fd = fds[0], .side = CONTROL_HOSTD, .frame = link_frame, .gone = link_is_gone, .userdata = &seen};
+        assert_int_equal(control_link_new(&config, &link), 0);
+        for (unsigned i = 0; i < 1000; i++)
+                size += put(bytes + size, BORDER_APPLIED, i + 1, &result, sizeof(result));
+        assert_int_equal(send(fds[1], bytes, size, 0), size);
+        (void) close(fds[1]);
+        for (int i = 0; i < 2000 && seen.gone == 0; i++) {
+                unsigned before = seen.frames;
+                assert_return_code(sd_event_run(event, 0), 0);
+                most = MAX2(most, seen.frames - before);
+        }
+        assert_int_equal(seen.frames, 1000);
+        assert_int_equal(seen.cookie, 1000);
+        assert_in_range(most, 1, 64);
+        assert_int_equal(seen.gone, 1);
+        assert_int_equal(seen.r, -ECONNRESET);
+}
+
 static void query_frame(ControlServer *server, const ControlFrame *frame, void *userdata) {
         Seen *seen = userdata;
         int fd = frame->header.cookie == 1 ? -ENOENT : control_server_take_fd(server); // the first is not taken
@@ -685,6 +716,7 @@ int main(void) {
                 cmocka_unit_test(test_sender_never_waits),
                 cmocka_unit_test(test_one_hostd),
                 cmocka_unit_test(test_links_break),
+                cmocka_unit_test(test_many_frames_have_turns),
                 cmocka_unit_test(test_queries_bring_a_pipe),
                 cmocka_unit_test(test_freed_by_its_frame),
                 cmocka_unit_test(test_questions),

@@ -22,7 +22,7 @@
 
 typedef struct Fake {
         sd_event *event;
-        bool deaf, refuses, floods, liar;
+        bool deaf, refuses, floods, liar, repeats, invents;
         uint64_t acks;
 } Fake;
 
@@ -42,6 +42,10 @@ static void fake_frame(ControlServer *server, const ControlFrame *frame, void *u
                 (void) control_server_send(server, BORDER_EVENT, 0, &(FlowRecord) {0}, sizeof(FlowRecord));
         if (frame->header.type == BORDER_VIEWS && !fake->deaf)
                 (void) control_server_applied(server, frame->header.cookie, fake->refuses ? -ENOMEM : 0);
+        for (unsigned i = 0; i < 3000 && frame->header.type == BORDER_VIEWS && fake->repeats; i++)
+                (void) control_server_applied(server, frame->header.cookie, -EIO);
+        if (frame->header.type == BORDER_VIEWS && fake->invents)
+                (void) control_server_answered(server, 7, 0);
         if (frame->header.type == BORDER_VIEWS && fake->floods)
                 for (unsigned i = 0; i < 6000; i++)
                         (void) control_server_send(server, BORDER_INSERT, i + 1, &insert, sizeof(insert));
@@ -62,6 +66,8 @@ static int fake_main(void) {
         fake.refuses = strstr(mode, "refuses");
         fake.floods = strstr(mode, "floods");
         fake.liar = strstr(mode, "liar");
+        fake.repeats = strstr(mode, "repeats");
+        fake.invents = strstr(mode, "invents");
         if (sd_event_default(&fake.event) < 0)
                 return 3;
         ControlServerConfig config = {.event = fake.event, .fd = fd, .frame = fake_frame, .userdata = &fake};
@@ -74,7 +80,7 @@ typedef struct Test {
         char run[96], programs[96], logs[96], self[PATH_MAX];
         sd_event *event;
         Border *border;
-        unsigned inserts, views, done;
+        unsigned inserts, views, done, changed;
         BorderPart late;
         int answer;
         uint64_t generation;
@@ -107,6 +113,7 @@ static void on_event(void *userdata, const FlowRecord *record) {
 }
 
 static void on_changed(void *userdata, BorderPart part) {
+        ((Test *) userdata)->changed++;
 }
 
 static void on_done(void *userdata, BorderPart late) {
@@ -365,6 +372,27 @@ static void test_liar(void **state) {
         assert_int_equal(test->late, BORDER_PART_RESOLVER); // it lives
 }
 
+static void test_answers_more_than_asked(void **state) {
+        Test *test = *state;
+
+        write_mode(test, "repeats");
+        install(test, BORDER_RESOLVER);
+        start(test);
+        until(test, BORDER_PART_RESOLVER, BORDER_UP);
+        test->changed = 0;
+        until(test, BORDER_PART_RESOLVER, BORDER_DOWN);
+        assert_non_null(strstr(border_reason(test->border, BORDER_PART_RESOLVER), "more than it was asked for"));
+        assert_in_range(test->changed, 1, 3); // not one for each of thousands
+        (void) border_free(test->border);
+        (void) helpers(test, SIGKILL);
+        write_mode(test, "invents");
+        install(test, BORDER_FLOW);
+        start(test);
+        until(test, BORDER_PART_FLOW, BORDER_UP);
+        until(test, BORDER_PART_FLOW, BORDER_DOWN);
+        assert_non_null(strstr(border_reason(test->border, BORDER_PART_FLOW), "more than it was asked for"));
+}
+
 static void on_answered(void *userdata, int r) {
         Test *test = userdata;
 
@@ -433,6 +461,7 @@ int main(int argc, char **argv) {
                 cmocka_unit_test_setup_teardown(test_too_much, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_query, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_liar, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_answers_more_than_asked, setup, teardown),
         };
         const char *name = strrchr(argv[0], '/');
 
