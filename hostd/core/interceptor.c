@@ -14,16 +14,15 @@
 #include "base/process.h"
 #include "border/border.h"
 #include "core/policy_rules.h"
+#include "secret/haproxy_log.h"
 #include "secret/site.h"
 
 #define HAPROXY_PROGRAM "/usr/sbin/haproxy"
 #define DIRECTORY "haproxy" // below the run directory, as hostd-proxy knows it
-#define LOG_FILE "log"
-#define LOG_MAX (8 << 20)
 #define FILL_PAUSE (20 * USEC_PER_MSEC)
 #define FILL_TIMEOUT (15 * USEC_PER_SEC) // from a start to its values
 #define RESTART_MAX (60 * USEC_PER_SEC)
-#define LOOK_EVERY (60 * USEC_PER_SEC) // at its log and the age of its leaves
+#define LOOK_EVERY (60 * USEC_PER_SEC) // at the age of its leaves
 
 static void start(Interceptor *i);
 static void fill(Interceptor *i);
@@ -85,6 +84,7 @@ static void end(Interceptor *i) {
                 (void) waitpid(i->pid, NULL, 0); // ours
         i->pid = 0;
         i->pidfd = close_fd(i->pidfd);
+        i->log = haproxy_log_free(i->log);
         i->filled = false;
 }
 
@@ -96,7 +96,7 @@ static int exited(sd_event_source *source, int fd, uint32_t events, void *userda
         // One that ran for a while has not failed in a row.
         if (clock_monotonic() - i->started > RESTART_MAX)
                 i->failures = 0;
-        trouble(i, &err, error_set(&err, ERR_UNAVAILABLE, "it ended; see %s/" LOG_FILE, i->path));
+        trouble(i, &err, error_set(&err, ERR_UNAVAILABLE, "it ended; see %s/" HAPROXY_LOG_FILE, i->path));
         return 0;
 }
 
@@ -116,14 +116,16 @@ static int accounts(Site *site, Error *err) {
 
 // No core file of it: set from outside, before it has been told anything. No set-uid program below it gains anything.
 static int spawn(Interceptor *i, const Site *site, Error *err) {
-        _cleanup_close_ int log = openat(i->directory, LOG_FILE, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+        _cleanup_close_ int log = -EBADF;
         _cleanup_free_ char *config = NULL;
         ProcessSpec spec = PROCESS_SPEC_NULL;
-        int r;
+        int r = haproxy_log_new(manager_of(i)->event, i->directory, &i->log, &log, err);
 
-        if (log < 0 || asprintf(&config, "%s/conf/haproxy.cfg", i->path) < 0) {
+        if (r < 0)
+                return r;
+        if (asprintf(&config, "%s/conf/haproxy.cfg", i->path) < 0) {
                 config = NULL;
-                return error_set_errno(err, log < 0 ? errno : ENOMEM, "cannot start");
+                return error_set_errno(err, ENOMEM, "cannot start");
         }
         if (access(HAPROXY_PROGRAM, X_OK) < 0)
                 return error_set(err, ERR_UNAVAILABLE, HAPROXY_PROGRAM " is not installed");
@@ -265,15 +267,6 @@ static void fill(Interceptor *i) {
         trouble(i, &err, r);
 }
 
-// Its log is on memory of the host's, and what it says depends on how much its guest asks.
-static void look_at_log(Interceptor *i) {
-        _cleanup_close_ int log = openat(i->directory, LOG_FILE, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-        struct stat st;
-
-        if (log >= 0 && fstat(log, &st) == 0 && st.st_size > LOG_MAX)
-                (void) !ftruncate(log, 0);
-}
-
 static int again_due(sd_event_source *source, uint64_t usec, void *userdata) {
         Interceptor *i = userdata;
 
@@ -282,10 +275,8 @@ static int again_due(sd_event_source *source, uint64_t usec, void *userdata) {
                 start(i);
         else if (!i->filled)
                 fill(i);
-        else {
-                look_at_log(i);
+        else
                 again_in(i, LOOK_EVERY);
-        }
         return 0;
 }
 

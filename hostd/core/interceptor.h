@@ -19,6 +19,7 @@ typedef struct Interceptor {
         pid_t pid;
         int pidfd;
         sd_event_source *exit, *again;
+        struct HaproxyLog *log; // of the process
         struct Runtime *filling;
         bool filled;       // since the last start or rotation
         char *config;      // what it was started with
