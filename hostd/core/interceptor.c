@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "base/io.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "border/border.h"
 #include "core/policy_rules.h"
@@ -311,13 +312,19 @@ static int open_site(Interceptor *i, Error *err) {
         return i->directory >= 0 && fchmod(i->directory, 0711) == 0 ? 0 : error_set_errno(err, errno, "cannot open %s", i->path);
 }
 
+// What is left is made over by the next. HAProxy owns some of it, and one that was conquered may have made it hard to remove.
+static void tell_left(const char *path, int r) {
+        if (r < 0)
+                log_warning("%s cannot be removed: %s", path, strerror(-r));
+}
+
 static Interceptor *interceptor_free(Interceptor *i) {
         if (!i)
                 return NULL;
         end(i);
         i->directory = close_fd(i->directory);
         if (i->path)
-                (void) io_remove_tree(AT_FDCWD, i->path); // what is left is made over by the next
+                tell_left(i->path, io_remove_tree(AT_FDCWD, i->path));
         free(i->path);
         free(i->config);
         free(i);
@@ -392,7 +399,7 @@ void interceptors_sweep(Manager *m) {
         _cleanup_close_ int run = m->paths.run ? open(m->paths.run, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -EBADF;
 
         if (run >= 0)
-                (void) io_remove_tree(run, DIRECTORY); // what is left is made over
+                tell_left(DIRECTORY, io_remove_tree(run, DIRECTORY));
 }
 
 void interceptors_free(Secrets *s) {
