@@ -173,6 +173,9 @@ static void test_records_of_a_liar(void **state) {
         SPOILED(r.name[sizeof(r.name) - 1] = 'x');
         SPOILED(r.name[0] = '\x1b');
         SPOILED(r.name[0] = '"');
+        SPOILED(r.name[0] = '$');
+        SPOILED(r.name[0] = '`');
+        SPOILED(r.name[0] = ';');
         SPOILED(r.name[0] = ' ');
         SPOILED(r.policy[0] = '\n');
         SPOILED(r.reason[0] = '\n');
@@ -193,6 +196,8 @@ static void test_writers_keep_the_rules(void **state) {
         assert_true(flow_record_valid(&r, sizeof(r)));
         assert_int_equal(strlen(r.name), sizeof(r.name) - 1);
         assert_string_equal(r.secret, "a??b?");
+        flow_record_set_name(&r, "$(id)._x-1.Example", 18);
+        assert_string_equal(r.name, "??id?._x-1.Example");
         for (FlowKind i = 0; i < _FLOW_KIND_MAX; i++)
                 assert_int_equal(flow_kind_from_string(flow_kind_to_string(i)), i);
         for (FlowVerdict i = 0; i < _FLOW_VERDICT_MAX; i++)
