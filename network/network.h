@@ -75,6 +75,7 @@ typedef struct NetworkName {
         int family;
         unsigned char address[16];
         uint32_t ttl_s;
+        uint32_t ports; // of the rule: see PolicyInsert
 } NetworkName;
 int network_name_insert(Network *network, const NetworkName *name, Error *err);
 

@@ -105,14 +105,15 @@ static bool decided_in_front(const Compiled *compiled, const CompiledRule *rule,
         return false;
 }
 
-// Elements for the ports that are not the proxy's.
+// Elements for the ports that are asked for and not the proxy's.
 static size_t elements_of(const Slot *slot, const CompiledRule *rule, const NetworkName *name, NameElement ret[NAME_PORTS_MAX]) {
         Cidr address = cidr_of_address(name->family, name->address);
         size_t n = 0;
+        unsigned bit = 0;
 
         for (size_t i = 0; i < rule->n_ports; i++)
-                for (unsigned port = rule->ports[i].first; port <= rule->ports[i].last && n < NAME_PORTS_MAX; port++) {
-                        if (compiled_is_proxied(rule->protocol, (uint16_t) port) || decided_in_front(slot->compiled, rule, &address, (uint16_t) port))
+                for (unsigned port = rule->ports[i].first; port <= rule->ports[i].last && bit < INSERT_PORTS_MAX && n < NAME_PORTS_MAX; port++, bit++) {
+                        if (!(name->ports >> bit & 1) || compiled_is_proxied(rule->protocol, (uint16_t) port) || decided_in_front(slot->compiled, rule, &address, (uint16_t) port))
                                 continue;
                         ret[n] = (NameElement) {
                                 .slot = slot->slot, .port = (uint16_t) port, .family = name->family,

@@ -360,7 +360,7 @@ static int on_insert(void *userdata, const BorderInsert *insert) {
         Manager *m = link->manager;
         const Instance *instance = instance_list_by_slot(&m->instances, insert->slot);
 
-        NetworkName name = {.slot = insert->slot, .rule_id = insert->rule_id, .family = insert->family == 4 ? AF_INET : AF_INET6, .ttl_s = insert->ttl_s};
+        NetworkName name = {.slot = insert->slot, .rule_id = insert->rule_id, .family = insert->family == 4 ? AF_INET : AF_INET6, .ttl_s = insert->ttl_s, .ports = insert->ports};
         _cleanup_error_ Error err = ERROR_NULL;
         int r;
 

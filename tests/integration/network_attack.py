@@ -862,6 +862,8 @@ def test_names(d):
     d.ok("policy 1 " + policy)
     (number,) = live_ids(1)
     check(tcp("c1", "93.1.1.1", 9000)[0] == "reset", "a name without its address is closed")
+    d.ok("name 1 %d 93.1.1.1 30 1" % number)
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "reset", "and so is a port that was not asked for")
     first, again = d.ms("name 1 %d 93.1.1.1 30" % number), sorted(d.ms("name 1 %d 93.1.1.1 30" % number) for _ in range(9))[4]
     d.ok("name 1 %d 2a01:4f8:2::1 30" % number)
     print("      address of a name: first %.2f ms, refreshed %.2f ms" % (first, again))

@@ -57,7 +57,7 @@ static FlowRecord some_record(void) {
 }
 
 static BorderInsert some_insert(void) {
-        return (BorderInsert) {.slot = 1, .rule_id = 2, .family = 4, .address = {192, 0, 2, 1}, .ttl_s = 60};
+        return (BorderInsert) {.slot = 1, .rule_id = 2, .family = 4, .address = {192, 0, 2, 1}, .ttl_s = 60, .ports = 1};
 }
 
 static size_t put(unsigned char *to, uint32_t type, uint64_t cookie, const void *payload, size_t length) {
@@ -131,6 +131,9 @@ static void test_rules_of_frames(void **state) {
         assert_int_equal(verdict(CONTROL_HELPER, BORDER_VIEWS, "{}", 2), 1);
         assert_int_equal(verdict(CONTROL_HELPER, BORDER_VIEWS, "{\0}", 3), -EPROTO);
         assert_int_equal(verdict(CONTROL_HOSTD, 99, "", 0), -EPROTO);
+        insert.ports = 0;
+        assert_int_equal(verdict(CONTROL_HOSTD, BORDER_INSERT, &insert, sizeof(insert)), -EPROTO);
+        insert.ports = 1;
         insert.address[4] = 1; // behind a v4 address
         assert_int_equal(verdict(CONTROL_HOSTD, BORDER_INSERT, &insert, sizeof(insert)), -EPROTO);
         insert.family = 6;

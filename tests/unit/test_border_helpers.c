@@ -28,7 +28,7 @@ typedef struct Fake {
 
 static void fake_frame(ControlServer *server, const ControlFrame *frame, void *userdata) {
         Fake *fake = userdata;
-        BorderInsert insert = {.slot = 1, .rule_id = 2, .family = 4, .address = {192, 0, 2, 1}, .ttl_s = 60};
+        BorderInsert insert = {.slot = 1, .rule_id = 2, .family = 4, .address = {192, 0, 2, 1}, .ttl_s = 60, .ports = 1};
 
         if (frame->header.type == BORDER_QUERY) {
                 int fd = control_server_take_fd(server);
