@@ -28,14 +28,26 @@ size_t redirects_dns(const PolicyText *text, Redirect ret[REDIRECTS_MAX]) {
         return 2;
 }
 
-size_t redirects_names(const PolicyText *text, Redirect ret[REDIRECTS_MAX]) {
+size_t redirects_of_policy(const Compiled *compiled, Redirect ret[REDIRECTS_MAX]) {
         size_t n = 0;
 
-        if (text->border.proxy && names_have_port(text->compiled, HTTPS))
+        if (names_have_port(compiled, HTTPS))
                 ret[n++] = (Redirect) {IPPROTO_TCP, HTTPS, REDIRECT_TLS};
-        if (text->border.proxy && names_have_port(text->compiled, HTTP))
+        if (names_have_port(compiled, HTTP))
                 ret[n++] = (Redirect) {IPPROTO_TCP, HTTP, REDIRECT_HTTP};
         return n;
+}
+
+size_t redirects_names(const PolicyText *text, Redirect ret[REDIRECTS_MAX]) {
+        return text->border.proxy ? redirects_of_policy(text->compiled, ret) : 0;
+}
+
+// Borrowed, and cut in two where the first rule by name stands: rules are not grouped across it.
+void redirects_split(const Compiled *compiled, Compiled *ret_front, Compiled *ret_behind) {
+        size_t n = compiled_first_name(compiled);
+
+        *ret_front = (Compiled) {.rules = compiled->rules, .n = n};
+        *ret_behind = (Compiled) {.rules = compiled->rules + n, .n = compiled->n - n};
 }
 
 int redirects_in_front(const PolicyText *text, Compiled *ret) {
