@@ -291,6 +291,14 @@ void interceptors_refill(Secrets *s, const char *secret) {
                         }
 }
 
+void interceptors_end(Secrets *s, const char *instance) {
+        for (Interceptor *i = s->interceptors; i; i = i->next)
+                if (strcmp(i->instance, instance) == 0) {
+                        end(i);
+                        i->stale = true;
+                }
+}
+
 // ---- which there are ----
 
 static int open_site(Interceptor *i, Error *err) {

@@ -33,6 +33,8 @@ typedef struct Interceptor {
 void interceptors_sync(Manager *manager);
 void interceptors_sweep(Manager *manager); // what the last hostd left; its processes ended with it
 void interceptors_free(Secrets *secrets); // ends them all
+// A grant of the instance is in force no more: nothing is served until the next sync, which makes what is left.
+void interceptors_end(Secrets *secrets, const char *instance);
 // A value has changed: the new one is in force in milliseconds, without a reload.
 void interceptors_refill(Secrets *secrets, const char *secret);
 const Interceptor *interceptor_find(const Secrets *secrets, const char *instance); // NULL if there is none

@@ -184,10 +184,12 @@ static int delete_now(Instance *instance, Error *err) {
 
         if (r < 0)
                 return r;
-        r = store_instance_retire(m->store, instance->record.name, err);
+        // Before the name is free.
+        r = secrets_forget_instance(m, instance->record.name, err);
+        if (r >= 0)
+                r = store_instance_retire(m->store, instance->record.name, err);
         if (r < 0)
                 return r;
-        secrets_forget_instance(m, instance->record.name);
         instance_network_forget(instance);
         instance_event(instance, "instance-deleted", NULL);
         manager_unwarn_all(m, instance->record.name);

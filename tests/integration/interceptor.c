@@ -4,6 +4,7 @@
 #include <pwd.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -13,7 +14,7 @@
 #include "tests/integration/report.h"
 
 typedef struct World {
-        char directory[64], run[96];
+        char directory[64], run[96], store[96];
         Manager m;
         Instance *instance;
 } World;
@@ -97,6 +98,7 @@ static bool setup(World *w) {
         snprintf(w->directory, sizeof(w->directory), "/tmp/hostd-interceptor.XXXXXX");
         if (!mkdtemp(w->directory) || chmod(w->directory, 0711) < 0)
                 return false;
+        snprintf(w->store, sizeof(w->store), "%s/state.db", w->directory);
         snprintf(w->run, sizeof(w->run), "%s/run", w->directory);
         (void) umask(0077);
         if (mkdir(w->run, 0755) < 0 || chmod(w->run, 0755) < 0)
@@ -104,7 +106,7 @@ static bool setup(World *w) {
         w->m.paths.run = w->run;
         w->m.state_fd = open(w->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         w->m.bus = event_bus_new();
-        if (sd_event_new(&w->m.event) < 0 || store_open(":memory:", &w->m.store, NULL) < 0)
+        if (sd_event_new(&w->m.event) < 0 || store_open(w->store, &w->m.store, NULL) < 0)
                 return false;
         secrets_open(&w->m);
         w->instance = instance_new(&w->m, &record, NULL);
@@ -143,6 +145,56 @@ static bool proxy_may_connect(World *w) {
                fstatat(it(w)->directory, "sock", &above, AT_SYMLINK_NOFOLLOW) == 0 && above.st_gid == proxy->pw_gid && (above.st_mode & 0777) == 0750;
 }
 
+// No file of this process can grow.
+static void disk_is_full(bool full) {
+        struct rlimit limit;
+
+        (void) signal(SIGXFSZ, SIG_IGN);
+        (void) getrlimit(RLIMIT_FSIZE, &limit);
+        limit.rlim_cur = full ? 0 : limit.rlim_max;
+        (void) setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+static unsigned stored(World *w) {
+        Binding **list = NULL;
+        unsigned damaged;
+        size_t n = 0;
+
+        if (binding_list(&w->m.secrets->vault, &list, &n, &damaged, NULL) < 0)
+                return 1000;
+        bindings_free(list, n);
+        return (unsigned) n;
+}
+
+static bool all_settled(World *w) {
+        return w->m.secrets->n_leaving == 0;
+}
+
+// What ends does so although the disk is full, and is gone from there when it is not.
+static void ends_on_a_full_disk(World *w) {
+        char ids[3][17];
+        pid_t pid;
+        unsigned before = stored(w);
+
+        CHECK(grant(w, "a.example.com", ids[0]) && grant(w, "b.example.com", ids[1]) && grant(w, "c.example.com", ids[2]), "three more grants");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready) && map_has(w, ids[0]), "are served");
+        pid = it(w)->pid;
+        disk_is_full(true);
+        CHECK(secrets_ungrant(w->m.secrets, ids[0], NULL) < 0, "the disk is full: an ungrant says that it failed");
+        CHECK(it(w)->pid <= 0 && kill(pid, 0) < 0 && !secrets_find(w->m.secrets, ids[0]), "but nothing serves it any more, from this moment on");
+        disk_is_full(false);
+        CHECK(strcmp(w->m.secrets->bindings[1]->id, ids[1]) == 0 && strcmp(w->m.secrets->bindings[2]->id, ids[2]) == 0, "the others are in their order");
+        CHECK(stored(w) == before + 3, "it is still on disk");
+        CHECK(wait_for(w, is_ready) && !map_has(w, ids[0]) && map_has(w, ids[1]), "the others are served again");
+        CHECK(wait_for(w, all_settled) && stored(w) == before + 2, "when the disk has room it goes from there");
+        disk_is_full(true);
+        CHECK(secrets_forget_instance(&w->m, "one", NULL) < 0 && w->m.secrets->n == 0, "a deletion on a full disk fails, and ends them");
+        disk_is_full(false);
+        CHECK(secrets_forget_instance(&w->m, "one", NULL) == 0 && stored(w) == 0, "and again, with room: nothing is left for another of its name");
+        CHECK(wait_for(w, is_gone), "and nothing serves it");
+}
+
 static void life(World *w) {
         Value *one = value_of("value-one"), *two = value_of("value-two");
         char first[17], second[17];
@@ -177,6 +229,8 @@ static void life(World *w) {
         CHECK(wait_for(w, is_gone) && kill(pid, 0) < 0, "the instance stops: HAProxy is gone");
         instance_set_state(w->instance, INSTANCE_RUNNING);
         CHECK(wait_for(w, is_ready), "and back with it");
+        ends_on_a_full_disk(w);
+        CHECK(grant(w, "again.example.com", second), "a grant to the instance that is there");
         unsigned ended = 0;
         CHECK(secrets_revoke(w->m.secrets, "token", &ended, NULL) == 0 && ended == 1, "the secret is revoked");
         CHECK(wait_for(w, is_gone), "nothing is left of it");
