@@ -21,6 +21,7 @@ struct ControlLink {
         size_t sent, queued, allocated;
         int fds[FDS_MAX]; // that came and belong to frames to come, the oldest first
         size_t n_fds;
+        pid_t peer; // 0: not known
         int broken; // why nothing goes any more, 0: it does
         bool more;                // frames that wait for the next turn of the loop: nothing is read meanwhile
         bool dispatching, freed; // freed by the handler that is being called: the memory goes when it is back
@@ -144,12 +145,32 @@ int control_link_take_fd(ControlLink *link) {
         return fd;
 }
 
-// hostd's end gives the kernel no room for descriptors: what a helper sends is closed before anybody has it.
+// hostd's end gives the kernel no room for descriptors, only for who sent it: what a helper sends is closed before anybody has it.
+static ssize_t link_receive_hostd(ControlLink *link, void *place, size_t want) {
+        union {
+                struct cmsghdr align;
+                char bytes[CMSG_SPACE(sizeof(struct ucred))];
+        } control;
+        struct iovec part = {place, want};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+        ssize_t n = recvmsg(link->config.fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&message);
+        struct ucred from;
+
+        if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS && c->cmsg_len >= CMSG_LEN(sizeof(from))) {
+                memcpy(&from, CMSG_DATA(c), sizeof(from));
+                link->peer = from.pid;
+        }
+        return n < 0 ? -errno : n;
+}
+
 static ssize_t link_receive(ControlLink *link, void *place, size_t want) {
         size_t n_fds = FDS_MAX - link->n_fds;
         ssize_t n;
 
-        if (link->config.side == CONTROL_HOSTD || n_fds == 0) {
+        if (link->config.side == CONTROL_HOSTD)
+                return link_receive_hostd(link, place, want);
+        if (n_fds == 0) {
                 n = recv(link->config.fd, place, want, MSG_DONTWAIT);
                 return n < 0 ? -errno : n;
         }
@@ -157,6 +178,10 @@ static ssize_t link_receive(ControlLink *link, void *place, size_t want) {
         if (n >= 0)
                 link->n_fds += n_fds;
         return n;
+}
+
+pid_t control_link_peer(const ControlLink *link) {
+        return link->peer;
 }
 
 static int link_read(ControlLink *link) {

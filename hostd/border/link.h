@@ -31,5 +31,7 @@ DEFINE_CLEANUP(ControlLink, control_link_free)
 int control_link_send(ControlLink *link, BorderType type, uint64_t cookie, const void *payload, size_t length);
 // The same with a descriptor, which stays the caller's. hostd's end only. -EAGAIN: the other end is behind with reading.
 int control_link_send_fd(ControlLink *link, BorderType type, uint64_t cookie, const void *payload, size_t length, int fd);
+// hostd's end, of a socket with SO_PASSCRED: the process that sent last, by the kernel's word. 0: nothing came yet.
+pid_t control_link_peer(const ControlLink *link);
 // A helper's end: the descriptor of the frame that is being handled, or -ENOENT. One that is not taken is closed after it.
 int control_link_take_fd(ControlLink *link);

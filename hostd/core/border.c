@@ -466,6 +466,12 @@ const char *border_reason(const Border *border, BorderPart part) {
         return border->helpers[part].reason;
 }
 
+bool border_is_old(const Border *border, BorderPart part) {
+        const BorderHelper *helper = border->helpers + part;
+
+        return helper->state == BORDER_UP && !border_program_is(&border->config, part, control_link_peer(helper->link));
+}
+
 bool border_has_applied(const Border *border, BorderPart part, uint64_t generation) {
         return border->helpers[part].state == BORDER_UP && border->helpers[part].applied >= generation;
 }

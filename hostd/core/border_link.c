@@ -490,6 +490,10 @@ const char *border_link_state(const Manager *m, BorderPart part, BorderState *re
         return m->border ? border_reason(m->border->border, part) : "";
 }
 
+bool border_link_is_old(const Manager *m, BorderPart part) {
+        return m->border && border_is_old(m->border->border, part);
+}
+
 // Of a helper whose program is gone. Under systemd they are of units.
 json_t *border_link_leaks(const Manager *m) {
         json_t *list = json_array();

@@ -26,3 +26,4 @@ json_t *border_link_leaks(const Manager *manager);
 bool border_link_leads(const Manager *manager, uint16_t slot, BorderPart part);
 // For doctor: "" or why not. *ret_state is BORDER_NOT_INSTALLED without a border.
 const char *border_link_state(const Manager *manager, BorderPart part, BorderState *ret_state);
+bool border_link_is_old(const Manager *manager, BorderPart part); // it runs an older program than the installed one

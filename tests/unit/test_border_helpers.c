@@ -309,6 +309,27 @@ static void test_child_dies(void **state) {
         assert_int_equal(helpers(test, 0), 1);
 }
 
+static void test_older_program(void **state) {
+        Test *test = *state;
+        _cleanup_free_ char *self = NULL;
+        char path[160];
+        size_t size;
+
+        install(test, BORDER_PROXY);
+        start(test);
+        until(test, BORDER_PART_PROXY, BORDER_UP);
+        assert_false(border_is_old(test->border, BORDER_PART_PROXY));
+        assert_false(border_is_old(test->border, BORDER_PART_FLOW)); // not there
+        (void) snprintf(path, sizeof(path), "%s/" BORDER_PROXY, test->programs);
+        assert_int_equal(io_read_file(AT_FDCWD, test->self, 64 << 20, &self, &size), 0);
+        assert_int_equal(io_write_atomic(AT_FDCWD, path, self, size, 0755), 0); // as dpkg does
+        assert_true(border_is_old(test->border, BORDER_PART_PROXY));
+        assert_int_equal(helpers(test, SIGKILL), 1);
+        until(test, BORDER_PART_PROXY, BORDER_DOWN);
+        until(test, BORDER_PART_PROXY, BORDER_UP);
+        assert_false(border_is_old(test->border, BORDER_PART_PROXY));
+}
+
 static void test_deaf(void **state) {
         Test *test = *state;
 
@@ -456,6 +477,7 @@ int main(int argc, char **argv) {
                 cmocka_unit_test_setup_teardown(test_flow_has_logs, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_outlives_hostd, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_child_dies, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_older_program, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_deaf, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_refuses_once, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_too_much, setup, teardown),
