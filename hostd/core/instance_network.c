@@ -174,11 +174,12 @@ void instance_network_pause(Instance *instance) {
         instance->exposed = false;
 }
 
-void instance_network_forget(Instance *instance) {
+int instance_network_forget(Instance *instance, Error *err) {
         static const char *const kinds[] = {"traffic", "cut"};
+        int r = expose_forget(instance, err);
         Key key;
 
-        expose_forget(instance);
-        for (size_t i = 0; i < ELEMENTS(kinds); i++)
-                (void) store_value_set(instance->manager->store, key_of(instance, kinds[i], key), NULL, NULL); // absent, mostly
+        for (size_t i = 0; i < ELEMENTS(kinds) && r >= 0; i++)
+                r = store_value_set(instance->manager->store, key_of(instance, kinds[i], key), NULL, err); // absent, mostly
+        return r;
 }
