@@ -123,15 +123,16 @@ void ruleset_border_remove(FILE *f, uint16_t slot) {
         fprintf(f, "delete map inet hostd i%04x_expose4\ndelete map inet hostd i%04x_expose6\ndelete set inet hostd i%04x_exposed\n", slot, slot, slot);
 }
 
-// What was redirected is known by its translation, so that nobody speaks to these ports who was not sent there.
+// What was redirected is known by its translation, so that nobody speaks to these ports who was not sent there. A shut door leaves the
+// redirect: without that, rules by address behind the names would decide in their place.
 void ruleset_border(FILE *f, uint16_t slot, const NetworkBorder *border) {
         char chain[16];
 
         (void) snprintf(chain, sizeof(chain), "i%04x_border", slot);
         fprintf(f, "add chain inet hostd %s\nflush chain inet hostd %s\n", chain, chain);
-        if (border->resolver)
+        if (border->resolver && !border->resolver_shut)
                 RULE(f, chain, "ct status dnat meta l4proto { tcp, udp } th dport %d accept", REDIRECT_DNS);
-        if (!border->proxy)
+        if (!border->proxy || border->proxy_shut)
                 return;
         RULE(f, chain, "ct status dnat tcp dport { %d, %d } goto i%04x_local", REDIRECT_TLS, REDIRECT_HTTP, slot);
         RULE(f, chain, "ip daddr " GATEWAY4 " tcp dport %d goto i%04x_local", CONNECT_PORT, slot);

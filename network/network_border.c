@@ -37,18 +37,24 @@ static int policy_load(Slot *slot, Error *err) {
 int network_set_border(Network *network, uint16_t number, const NetworkBorder *border, Error *err) {
         Slot *slot = slot_find(network, number);
         NetworkBorder both, before;
+        bool led;
         int r;
 
         if (!slot)
                 return error_set(err, ERR_NOT_FOUND, "network slot %u is not attached", number);
-        if (slot->border_set && slot->border.resolver == border->resolver && slot->border.proxy == border->proxy)
+        led = slot->border_set && slot->border.resolver == border->resolver && slot->border.proxy == border->proxy;
+        if (led && slot->border.resolver_shut == border->resolver_shut && slot->border.proxy_shut == border->proxy_shut)
                 return 0;
         before = slot->border;
-        both = (NetworkBorder) {before.resolver || border->resolver, before.proxy || border->proxy};
+        both = *border;
+        both.resolver = before.resolver || border->resolver;
+        both.proxy = before.proxy || border->proxy;
         r = border_load(slot, &both, err);
         if (r < 0)
                 return r;
         slot->border = *border;
+        if (led) // there is only a door to open or to shut
+                return 0;
         r = policy_load(slot, err);
         if (r < 0) {
                 slot->border = before;

@@ -791,6 +791,18 @@ def who(ns, address, port, kind=socket.SOCK_STREAM):
         return "unreachable"
 
 
+def ends(s):
+    try:
+        s.send(b"x")
+        time.sleep(0.2)
+        s.send(b"x")
+        return s.recv(100) == b""
+    except (ConnectionResetError, BrokenPipeError):
+        return True
+    except OSError:
+        return False
+
+
 def live_ids(slot):
     return [int(m, 16) & 0xffff for m in re.findall(r"0x([0-9a-f]{8})", run("nft", "list", "set", "inet", "hostd", "i%04x_live" % slot).stdout)]
 
@@ -836,6 +848,25 @@ def test_redirect(d):
     d.ok("border 1 resolver proxy")
     d.ok("policy 1 deny@93.1.1.0/24@tcp@- allow@*.example.org@tcp@80,443")
     check(who("c1", four, 443) == "reset" and who("c1", "93.1.2.1", 443) == "tls" and who("c1", "93.1.2.1", 80) == "http", "a denial in front is decided here; HTTP by Host")
+    d.ok("policy 1 deny@*.evil.example@any@- allow@0.0.0.0/0@any@- allow@::/0@any@-")
+    d.ok("border 1 resolver proxy proxy-shut")
+    check({who("c1", a, p) for a in (four, six) for p in (443, 80)} == {"reset"} and who("c1", "169.254.0.1", 3128) == "reset",
+          "a shut proxy is closed, and no rule by address behind the names decides in its place")
+    check(who("c1", four, 53, socket.SOCK_DGRAM) == "resolver", "the resolver is not")
+    d.ok("border 1 resolver proxy resolver-shut proxy-shut")
+    check(who("c1", four, 53, socket.SOCK_DGRAM) == "unreachable" and who("c1", four, 53) == "reset", "a shut resolver answers nothing")
+    d.ok("border 1 resolver proxy")
+    check(who("c1", four, 443) == "tls" and who("c1", four, 53, socket.SOCK_DGRAM) == "resolver", "and both open again")
+    with Inside("c1"):
+        s = socket.socket()
+    s.settimeout(2)
+    s.connect((four, 443))
+    s.send(b"x")
+    s.recv(10)
+    d.ok("border 1 resolver proxy proxy-shut")
+    check(ends(s), "a connection that was there is ended")
+    d.ok("border 1 resolver proxy")
+    d.ok("policy 1 deny@93.1.1.0/24@tcp@- allow@*.example.org@tcp@80,443")
     before = d.counters(1)
     d.ok("limits 1 connections=3")
     held = []

@@ -80,9 +80,9 @@ static int do_policy(char **a, Error *err) {
 
 static NetworkBorder border;
 
-// border SLOT [resolver] [proxy]
+// border SLOT [resolver] [proxy] [resolver-shut] [proxy-shut]
 static int do_border(char **a, Error *err) {
-        border = (NetworkBorder) {strv_contains(a + 2, "resolver"), strv_contains(a + 2, "proxy")};
+        border = (NetworkBorder) {strv_contains(a + 2, "resolver"), strv_contains(a + 2, "proxy"), strv_contains(a + 2, "resolver-shut"), strv_contains(a + 2, "proxy-shut")};
         return network_set_border(network, (uint16_t) number(a[1]), &border, err);
 }
 

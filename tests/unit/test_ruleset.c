@@ -248,6 +248,35 @@ static void test_border(void **state) {
         assert_null(strstr(web, "@i0001_names")); // both are the proxy's
 }
 
+static char *border_text_new(const NetworkBorder *border) {
+        char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+
+        ruleset_border(f, 1, border);
+        (void) fclose(f);
+        return text;
+}
+
+// A shut door admits nobody and leaves the redirect: without it what stands behind the names would decide.
+static void test_border_shut(void **state) {
+        PolicyRule rules[] = {{.action = POLICY_DENY, .to = (char *) "*.evil.example"}, {.action = POLICY_ALLOW, .to = (char *) "0.0.0.0/0"}};
+        Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)};
+        const NetworkBorder open = {.resolver = true, .proxy = true}, shut = {true, true, true, true}, proxy = {.resolver = true, .proxy = true, .proxy_shut = true};
+        _cleanup_free_ char *all = border_text_new(&open), *some = border_text_new(&proxy), *none = border_text_new(&shut), *policy_text = policy_text_new(&policy, shut);
+
+        assert_non_null(strstr(all, "dport 8453 accept"));
+        assert_non_null(strstr(all, "i0001_local"));
+        assert_non_null(strstr(some, "dport 8453 accept"));
+        assert_null(strstr(some, "i0001_local"));
+        assert_null(strstr(none, "accept"));
+        assert_null(strstr(none, "i0001_local"));
+        assert_non_null(strstr(none, "flush chain inet hostd i0001_border"));
+        assert_non_null(strstr(policy_text, "redirect to :8453"));
+        assert_non_null(strstr(policy_text, "redirect to :8443"));
+        assert_non_null(strstr(policy_text, "redirect to :8480"));
+}
+
 // Nothing of the helpers' passes in front of what keeps them in but answers and the resolver's upstreams.
 static void test_helpers(void **state) {
         static const char *const order[] = {
@@ -272,6 +301,7 @@ int main(void) {
                 cmocka_unit_test(test_address), cmocka_unit_test(test_slot_order), cmocka_unit_test(test_base_order), cmocka_unit_test(test_policy_golden), cmocka_unit_test(test_policy_map),
                 cmocka_unit_test(test_limits),
                 cmocka_unit_test(test_border),
+                cmocka_unit_test(test_border_shut),
                 cmocka_unit_test(test_helpers),
         };
 
