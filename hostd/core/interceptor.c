@@ -63,7 +63,7 @@ static int again_due(sd_event_source *source, uint64_t usec, void *userdata);
 
 static void again_in(Interceptor *i, usec_t span) {
         i->again = sd_event_source_disable_unref(i->again);
-        (void) sd_event_add_time_relative(manager_of(i)->event, &i->again, CLOCK_MONOTONIC, span, 0, again_due, i);
+        (void) sd_event_add_time_relative(manager_of(i)->event, &i->again, CLOCK_MONOTONIC, span, 1, again_due, i);
 }
 
 static void trouble(Interceptor *i, const Error *err, int r) {
@@ -229,6 +229,10 @@ static void filled(void *userdata, int r, Error *err) {
                 trouble(i, err, r);
                 return;
         }
+        if (i->overtaken) {
+                again_in(i, 0);
+                return;
+        }
         i->filled = true;
         manager_unwarn(manager_of(i), "interceptor", i->instance);
         again_in(i, LOOK_EVERY);
@@ -250,7 +254,8 @@ static int try_fill(Interceptor *i, Error *err) {
         if (r < 0)
                 return r;
         spec.uid = site.uid;
-        i->filling = runtime_free(i->filling); // an older one was overtaken
+        i->overtaken = false;
+        i->filling = runtime_free(i->filling);
         return runtime_fill(manager_of(i)->event, &spec, &i->filling, err);
 }
 
@@ -281,12 +286,19 @@ static int again_due(sd_event_source *source, uint64_t usec, void *userdata) {
         return 0;
 }
 
+// What is on its way is not cut short: HAProxy might still put it in force, after what follows.
+static void refill(Interceptor *i) {
+        i->filled = false;
+        i->overtaken = true;
+        if (!i->filling)
+                again_in(i, 0);
+}
+
 void interceptors_refill(Secrets *s, const char *secret) {
         for (Interceptor *i = s->interceptors; i; i = i->next)
                 for (size_t k = 0; k < s->n; k++)
                         if (strcmp(s->bindings[k]->secret, secret) == 0 && strcmp(s->bindings[k]->instance, i->instance) == 0 && i->pid > 0) {
-                                i->filled = false;
-                                again_in(i, 0);
+                                refill(i);
                                 break;
                         }
 }

@@ -22,6 +22,7 @@ typedef struct Interceptor {
         struct HaproxyLog *log; // of the process
         struct Runtime *filling;
         bool filled;       // since the last start or rotation
+        bool overtaken;    // a rotation came while the values before it were handed on
         char *config;      // what it was started with
         bool stale;        // grants, or what policies say of their hosts, have changed since then
         unsigned failures; // in a row

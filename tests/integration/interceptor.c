@@ -195,6 +195,21 @@ static void ends_on_a_full_disk(World *w) {
         CHECK(wait_for(w, is_gone), "and nothing serves it");
 }
 
+// One rotation while the values of another are on their way: the newest is what stays.
+static void rotates_twice(World *w) {
+        Value *three = value_of("value-three"), *four = value_of("value-four");
+        usec_t begun = clock_monotonic();
+
+        CHECK(secrets_rotate(w->m.secrets, "token", three, NULL) == 0, "one rotation");
+        while (!it(w)->filling && clock_monotonic() - begun < limit())
+                (void) sd_event_run(w->m.event, 10 * USEC_PER_MSEC);
+        CHECK(it(w)->filling && clock_monotonic() - begun < 200 * USEC_PER_MSEC * report_slow(), "is on its way at once");
+        CHECK(secrets_rotate(w->m.secrets, "token", four, NULL) == 0 && wait_for(w, is_ready), "when another comes");
+        CHECK(map_has(w, "dmFsdWUtZm91cg==") && !map_has(w, "dmFsdWUtdGhyZWU="), "the newest value is there");
+        (void) value_free(three);
+        (void) value_free(four);
+}
+
 static void life(World *w) {
         Value *one = value_of("value-one"), *two = value_of("value-two");
         char first[17], second[17];
@@ -229,6 +244,7 @@ static void life(World *w) {
         CHECK(wait_for(w, is_gone) && kill(pid, 0) < 0, "the instance stops: HAProxy is gone");
         instance_set_state(w->instance, INSTANCE_RUNNING);
         CHECK(wait_for(w, is_ready), "and back with it");
+        rotates_twice(w);
         ends_on_a_full_disk(w);
         CHECK(grant(w, "again.example.com", second), "a grant to the instance that is there");
         unsigned ended = 0;
