@@ -74,7 +74,27 @@ static void trouble(Interceptor *i, const Error *err, int r) {
 
 // ---- process ----
 
-// It holds nothing that has to be said to anybody, so it is killed. It dies in milliseconds; its connections with it.
+static int buried(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        (void) waitpid((pid_t) (intptr_t) userdata, NULL, WNOHANG); // ours
+        (void) sd_event_source_set_enabled(source, SD_EVENT_OFF);
+        (void) sd_event_source_set_floating(source, false); // was its last reference
+        return 0;
+}
+
+// One that is killed dies in milliseconds, but not while it waits for a disk: hostd's loop does not wait with it.
+static void bury(Interceptor *i) {
+        sd_event_source *source = NULL;
+
+        if (waitpid(i->pid, NULL, WNOHANG) != 0 ||
+            sd_event_add_io(manager_of(i)->event, &source, i->pidfd, EPOLLIN, buried, (void *) (intptr_t) i->pid) < 0) // out of memory: it stays a zombie
+                return;
+        (void) sd_event_source_set_io_fd_own(source, true);
+        i->pidfd = -EBADF;
+        (void) sd_event_source_set_floating(source, true);
+        (void) sd_event_source_unref(source);
+}
+
+// It holds nothing that has to be said to anybody, so it is killed; its connections end with it.
 static void end(Interceptor *i) {
         i->filling = runtime_free(i->filling);
         i->exit = sd_event_source_disable_unref(i->exit);
@@ -82,7 +102,7 @@ static void end(Interceptor *i) {
         if (i->pidfd >= 0)
                 (void) syscall(SYS_pidfd_send_signal, i->pidfd, SIGKILL, NULL, 0);
         if (i->pid > 0)
-                (void) waitpid(i->pid, NULL, 0); // ours
+                bury(i);
         i->pid = 0;
         i->pidfd = close_fd(i->pidfd);
         i->log = haproxy_log_free(i->log);
@@ -115,7 +135,17 @@ static int accounts(Site *site, Error *err) {
         return 0;
 }
 
-// No core file of it: set from outside, before it has been told anything. No set-uid program below it gains anything.
+// Set from outside, before it has been told anything. The limit keeps the kernel from writing a file; a program that core files are piped to
+// (core_pattern) gets one in spite of it, which then has none of its memory in it.
+static void no_core_of(pid_t pid) {
+        char path[64];
+
+        (void) prlimit(pid, RLIMIT_CORE, &(struct rlimit) {0, 0}, NULL);
+        (void) snprintf(path, sizeof(path), "/proc/%d/coredump_filter", pid);
+        (void) io_write_file(AT_FDCWD, path, "0");
+}
+
+// No set-uid program below it gains anything.
 static int spawn(Interceptor *i, const Site *site, Error *err) {
         _cleanup_close_ int log = -EBADF;
         _cleanup_free_ char *config = NULL;
@@ -139,7 +169,7 @@ static int spawn(Interceptor *i, const Site *site, Error *err) {
         r = process_spawn(&spec, &i->pid, &i->pidfd, err);
         if (r < 0)
                 return r;
-        (void) prlimit(i->pid, RLIMIT_CORE, &(struct rlimit) {0, 0}, NULL);
+        no_core_of(i->pid);
         r = sd_event_add_io(manager_of(i)->event, &i->exit, i->pidfd, EPOLLIN, exited, i);
         if (r >= 0)
                 return 0;
@@ -254,6 +284,7 @@ static int try_fill(Interceptor *i, Error *err) {
         if (r < 0)
                 return r;
         spec.uid = site.uid;
+        no_core_of(i->pid); // again: the exec might have gone on with the old filter
         i->overtaken = false;
         i->filling = runtime_free(i->filling);
         return runtime_fill(manager_of(i)->event, &spec, &i->filling, err);

@@ -17,24 +17,29 @@ typedef struct World {
         char directory[64], run[96], store[96];
         Manager m;
         Instance *instance;
+        pid_t old; // a HAProxy that was
 } World;
 
 static usec_t limit(void) {
         return 30 * USEC_PER_SEC * report_slow();
 }
 
-static const Interceptor *it(World *w) {
+static const Interceptor *it(const World *w) {
         return interceptor_find(w->m.secrets, "one");
 }
 
-typedef bool (*Condition)(World *w);
+typedef bool (*Condition)(const World *w);
 
-static bool is_ready(World *w) {
+static bool is_ready(const World *w) {
         return strcmp(interceptor_state(it(w)), "ready") == 0;
 }
 
-static bool is_gone(World *w) {
+static bool is_gone(const World *w) {
         return !it(w);
+}
+
+static bool is_reaped(const World *w) {
+        return kill(w->old, 0) < 0;
 }
 
 static bool wait_for(World *w, Condition condition) {
@@ -166,24 +171,24 @@ static unsigned stored(World *w) {
         return (unsigned) n;
 }
 
-static bool all_settled(World *w) {
+static bool all_settled(const World *w) {
         return w->m.secrets->n_leaving == 0;
 }
 
 // What ends does so although the disk is full, and is gone from there when it is not.
 static void ends_on_a_full_disk(World *w) {
         char ids[3][17];
-        pid_t pid;
         unsigned before = stored(w);
 
         CHECK(grant(w, "a.example.com", ids[0]) && grant(w, "b.example.com", ids[1]) && grant(w, "c.example.com", ids[2]), "three more grants");
         run_for(w, 200 * USEC_PER_MSEC);
         CHECK(wait_for(w, is_ready) && map_has(w, ids[0]), "are served");
-        pid = it(w)->pid;
+        w->old = it(w)->pid;
         disk_is_full(true);
         CHECK(secrets_ungrant(w->m.secrets, ids[0], NULL) < 0, "the disk is full: an ungrant says that it failed");
-        CHECK(it(w)->pid <= 0 && kill(pid, 0) < 0 && !secrets_find(w->m.secrets, ids[0]), "but nothing serves it any more, from this moment on");
+        CHECK(it(w)->pid <= 0 && !secrets_find(w->m.secrets, ids[0]), "but nothing serves it any more, from this moment on");
         disk_is_full(false);
+        CHECK(wait_for(w, is_reaped), "its HAProxy is dead");
         CHECK(strcmp(w->m.secrets->bindings[1]->id, ids[1]) == 0 && strcmp(w->m.secrets->bindings[2]->id, ids[2]) == 0, "the others are in their order");
         CHECK(stored(w) == before + 3, "it is still on disk");
         CHECK(wait_for(w, is_ready) && !map_has(w, ids[0]) && map_has(w, ids[1]), "the others are served again");
@@ -210,6 +215,17 @@ static void rotates_twice(World *w) {
         (void) value_free(four);
 }
 
+// Seen from outside, as its dumps would be.
+static bool has_no_core(World *w) {
+        _cleanup_free_ char *filter = NULL;
+        struct rlimit limit = {1, 1};
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/%d/coredump_filter", it(w)->pid);
+        return prlimit(it(w)->pid, RLIMIT_CORE, NULL, &limit) == 0 && limit.rlim_cur == 0 &&
+               io_read_file(AT_FDCWD, path, 64, &filter, NULL) >= 0 && strtoul(filter, NULL, 16) == 0;
+}
+
 static void life(World *w) {
         Value *one = value_of("value-one"), *two = value_of("value-two");
         char first[17], second[17];
@@ -224,6 +240,7 @@ static void life(World *w) {
         if (!it(w))
                 return;
         CHECK(map_has(w, "dmFsdWUtb25l"), "it has the value");
+        CHECK(has_no_core(w), "no dump would have its memory in it");
         CHECK(others_read_nothing(w), "others read none of its files");
         CHECK(proxy_may_connect(w), "hostd-proxy may connect, and no other");
         pid = it(w)->pid;
@@ -239,9 +256,9 @@ static void life(World *w) {
         CHECK(secrets_ungrant(w->m.secrets, first, NULL) == 0, "the first grant ends");
         run_for(w, 200 * USEC_PER_MSEC);
         CHECK(wait_for(w, is_ready) && !map_has(w, first) && map_has(w, second), "HAProxy serves the other");
-        pid = it(w)->pid;
+        w->old = it(w)->pid;
         instance_set_state(w->instance, INSTANCE_STOPPED);
-        CHECK(wait_for(w, is_gone) && kill(pid, 0) < 0, "the instance stops: HAProxy is gone");
+        CHECK(wait_for(w, is_gone) && wait_for(w, is_reaped), "the instance stops: HAProxy is gone");
         instance_set_state(w->instance, INSTANCE_RUNNING);
         CHECK(wait_for(w, is_ready), "and back with it");
         rotates_twice(w);
