@@ -9,7 +9,7 @@
 // connected. What was sent is not in force until the helper said so: border_has_applied(), border_wait().
 //
 // What a helper says is of fixed size, checked (border/control.h), allowed by its row, and limited in its rate: of inserts the rest is answered
-// with -EBUSY, of events dropped; one answer for each time it was told or asked something, or it is taken for lost. hostd reads nothing else
+// with -EBUSY (each slot has a share of its own), of events dropped; one answer for each time it was told or asked something, or it is taken for lost. hostd reads nothing else
 // of it.
 #pragma once
 
