@@ -28,14 +28,26 @@ size_t redirects_dns(const PolicyText *text, Redirect ret[REDIRECTS_MAX]) {
         return 2;
 }
 
-size_t redirects_names(const PolicyText *text, Redirect ret[REDIRECTS_MAX]) {
+size_t redirects_of_policy(const Compiled *compiled, Redirect ret[REDIRECTS_MAX]) {
         size_t n = 0;
 
-        if (text->border.proxy && names_have_port(text->compiled, HTTPS))
+        if (names_have_port(compiled, HTTPS))
                 ret[n++] = (Redirect) {IPPROTO_TCP, HTTPS, REDIRECT_TLS};
-        if (text->border.proxy && names_have_port(text->compiled, HTTP))
+        if (names_have_port(compiled, HTTP))
                 ret[n++] = (Redirect) {IPPROTO_TCP, HTTP, REDIRECT_HTTP};
         return n;
+}
+
+size_t redirects_names(const PolicyText *text, Redirect ret[REDIRECTS_MAX]) {
+        return text->border.proxy ? redirects_of_policy(text->compiled, ret) : 0;
+}
+
+// Borrowed, and cut in two where the first rule by name stands: rules are not grouped across it.
+void redirects_split(const Compiled *compiled, Compiled *ret_front, Compiled *ret_behind) {
+        size_t n = compiled_first_name(compiled);
+
+        *ret_front = (Compiled) {.rules = compiled->rules, .n = n};
+        *ret_behind = (Compiled) {.rules = compiled->rules + n, .n = compiled->n - n};
 }
 
 int redirects_in_front(const PolicyText *text, Compiled *ret) {
@@ -111,15 +123,16 @@ void ruleset_border_remove(FILE *f, uint16_t slot) {
         fprintf(f, "delete map inet hostd i%04x_expose4\ndelete map inet hostd i%04x_expose6\ndelete set inet hostd i%04x_exposed\n", slot, slot, slot);
 }
 
-// What was redirected is known by its translation, so that nobody speaks to these ports who was not sent there.
+// What was redirected is known by its translation, so that nobody speaks to these ports who was not sent there. A shut door leaves the
+// redirect: without that, rules by address behind the names would decide in their place.
 void ruleset_border(FILE *f, uint16_t slot, const NetworkBorder *border) {
         char chain[16];
 
         (void) snprintf(chain, sizeof(chain), "i%04x_border", slot);
         fprintf(f, "add chain inet hostd %s\nflush chain inet hostd %s\n", chain, chain);
-        if (border->resolver)
+        if (border->resolver && !border->resolver_shut)
                 RULE(f, chain, "ct status dnat meta l4proto { tcp, udp } th dport %d accept", REDIRECT_DNS);
-        if (!border->proxy)
+        if (!border->proxy || border->proxy_shut)
                 return;
         RULE(f, chain, "ct status dnat tcp dport { %d, %d } goto i%04x_local", REDIRECT_TLS, REDIRECT_HTTP, slot);
         RULE(f, chain, "ip daddr " GATEWAY4 " tcp dport %d goto i%04x_local", CONNECT_PORT, slot);

@@ -214,8 +214,14 @@ static void digest_list(FILE *f, const char *key, char *const *list) {
                 fprintf(f, " %s%s", key, *list);
 }
 
-// Chained over the denials in front: an added denial gives every later allow a new identity, so that its flows are judged anew.
-static int compile_digest(CompiledRule *c, char chain[DIGEST_TEXT_MAX]) {
+typedef struct Front { // what stands in front of a rule, as far as it changes the rule's effect
+        char denials[DIGEST_TEXT_MAX];
+        bool https, http; // some name has the port: what goes there is the proxy's
+} Front;
+
+// Chained over the denials in front: an added denial gives every later allow a new identity, so that its flows are judged anew. So does
+// the first name in front of an allow by address that has a port of the proxy's.
+static int compile_digest(CompiledRule *c, Front *front) {
         char full[DIGEST_TEXT_MAX], to[NAME_TEXT_MAX + 2];
         _cleanup_free_ char *text = NULL;
         size_t size = 0;
@@ -223,7 +229,7 @@ static int compile_digest(CompiledRule *c, char chain[DIGEST_TEXT_MAX]) {
 
         if (!f)
                 return -ENOMEM;
-        fprintf(f, "%s %d %d %s %d%d", chain, c->action, c->protocol, compiled_rule_to(c, to), c->spare_denied, c->spare_smtp);
+        fprintf(f, "%s %d %d %s %d%d", front->denials, c->action, c->protocol, compiled_rule_to(c, to), c->spare_denied, c->spare_smtp);
         for (size_t i = 0; i < c->n_ports; i++)
                 fprintf(f, " %u-%u", c->ports[i].first, c->ports[i].last);
         // Behind what every rule has: the digest of a rule without these is as it always was.
@@ -233,12 +239,18 @@ static int compile_digest(CompiledRule *c, char chain[DIGEST_TEXT_MAX]) {
                 fputs(" inspect", f);
         if (c->rate || c->budget)
                 fprintf(f, " rate=%llu budget=%llu", (unsigned long long) c->rate, (unsigned long long) c->budget);
+        if (c->kind == RULE_ADDRESS && front->https && compiled_rule_has_port(c, POLICY_TCP, 443))
+                fputs(" not 443", f);
+        if (c->kind == RULE_ADDRESS && front->http && compiled_rule_has_port(c, POLICY_TCP, 80))
+                fputs(" not 80", f);
         if (fclose(f) != 0)
                 return -ENOMEM;
         digest_bytes(text, size, full);
         memcpy(c->digest, full, COMPILED_DIGEST);
         if (c->action == POLICY_DENY)
-                memcpy(chain, full, sizeof(full));
+                memcpy(front->denials, full, sizeof(full));
+        front->https = front->https || (c->kind != RULE_ADDRESS && compiled_rule_has_port(c, POLICY_TCP, 443));
+        front->http = front->http || (c->kind != RULE_ADDRESS && compiled_rule_has_port(c, POLICY_TCP, 80));
         return 0;
 }
 
@@ -322,7 +334,7 @@ int compiled_add(Compiled *compiled, const PolicyRule *rule, int index, Compiled
 }
 
 // A category's entries one after the other, or the rule itself.
-static int add_expanded(Compiled *compiled, const PolicyRule *rule, int index, char chain[DIGEST_TEXT_MAX]) {
+static int add_expanded(Compiled *compiled, const PolicyRule *rule, int index, Front *front) {
         bool category = policy_target(rule->to) == POLICY_TO_CATEGORY;
         PolicyRule entry = *rule;
         int r = category && !rule->category ? -ENOENT : 0;
@@ -333,7 +345,7 @@ static int add_expanded(Compiled *compiled, const PolicyRule *rule, int index, c
                         entry.to = rule->category->entries[i];
                 r = compiled_add(compiled, &entry, index, &c);
                 if (r >= 0)
-                        r = compile_digest(c, chain);
+                        r = compile_digest(c, front);
                 if (!category)
                         break;
         }
@@ -342,7 +354,7 @@ static int add_expanded(Compiled *compiled, const PolicyRule *rule, int index, c
 
 int compiled_new(Policy *const *policies, size_t n, Compiled **ret, Error *err) {
         _cleanup_(compiled_freep) Compiled *compiled = NULL;
-        char chain[DIGEST_TEXT_MAX] = "";
+        Front front = {0};
         int r = policies_check(policies, n, err), index = 0;
 
         if (r < 0)
@@ -353,7 +365,7 @@ int compiled_new(Policy *const *policies, size_t n, Compiled **ret, Error *err) 
                 if (policies[i]->spared && !compiled->spared) // one set, one category of that name
                         compiled->spared = category_share(policies[i]->spared);
                 for (size_t k = 0; k < policies[i]->n_rules && r >= 0; k++) {
-                        r = add_expanded(compiled, &policies[i]->rules[k], index++, chain);
+                        r = add_expanded(compiled, &policies[i]->rules[k], index++, &front);
                         if (r < 0)
                                 return error_set_errno(err, r, "compiling rules[%zu] of policy %s", k, policies[i]->name);
                 }

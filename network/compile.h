@@ -116,7 +116,13 @@ typedef struct PolicyDecision {
 PolicyDecision policy_decide(const Compiled *compiled, const PolicyQuestion *question);
 // The sentence: "denied by rule 1 of policy web: evil.example any". Cut off where it has no room.
 char *policy_decision_text(const Compiled *compiled, const PolicyDecision *decision, char *buf, size_t size);
-// Allows by name that match and have ports which are not proxied, in order; how many there are, though at most `max` are stored.
-size_t policy_inserts(const Compiled *compiled, const char *name, const CompiledRule **ret, size_t max);
+// Allows by name that match and have ports which are neither proxied nor denied to this name in front, in order; how many there are, though
+// at most `max` are stored.
+#define INSERT_PORTS_MAX 32
+typedef struct PolicyInsert {
+        const CompiledRule *rule;
+        uint32_t ports; // bit i: the rule's i-th port, its ranges counted through. What has no bit is not opened
+} PolicyInsert;
+size_t policy_inserts(const Compiled *compiled, const char *name, PolicyInsert *ret, size_t max);
 // Whether an address may be in an answer: not in the ranges that are denied by default, or inside one that an allow names on purpose.
 bool policy_may_answer(const Compiled *compiled, const Cidr *address);

@@ -263,15 +263,30 @@ char *policy_decision_text(const Compiled *compiled, const PolicyDecision *decis
         return buf;
 }
 
-static bool has_unproxied_port(const CompiledRule *rule) {
-        for (size_t i = 0; i < rule->n_ports; i++)
-                for (unsigned port = rule->ports[i].first; port <= rule->ports[i].last; port++)
-                        if (!compiled_is_proxied(rule->protocol, (uint16_t) port))
-                                return true;
+// The kernel knows addresses only: a port that a denial of this name has in front must not be opened at them. Here no denial is forgotten.
+static bool port_is_denied_in_front(const Compiled *compiled, const char *name, const CompiledRule *rule, uint16_t port) {
+        const CompiledRule *front;
+        Walk walk;
+
+        walk_begin(&walk, compiled, name, false);
+        while ((front = walk_next(&walk)) && front != rule)
+                if (front->action == POLICY_DENY && compiled_rule_has_port(front, rule->protocol, port))
+                        return true;
         return false;
 }
 
-size_t policy_inserts(const Compiled *compiled, const char *name, const CompiledRule **ret, size_t max) {
+static uint32_t insert_ports(const Compiled *compiled, const char *name, const CompiledRule *rule) {
+        uint32_t ports = 0;
+        unsigned n = 0;
+
+        for (size_t i = 0; i < rule->n_ports; i++)
+                for (unsigned port = rule->ports[i].first; port <= rule->ports[i].last && n < INSERT_PORTS_MAX; port++, n++)
+                        if (!compiled_is_proxied(rule->protocol, (uint16_t) port) && !port_is_denied_in_front(compiled, name, rule, (uint16_t) port))
+                                ports |= UINT32_C(1) << n;
+        return ports;
+}
+
+size_t policy_inserts(const Compiled *compiled, const char *name, PolicyInsert *ret, size_t max) {
         const CompiledRule *rule;
         bool spared = false;
         size_t n = 0;
@@ -279,15 +294,17 @@ size_t policy_inserts(const Compiled *compiled, const char *name, const Compiled
 
         walk_begin(&walk, compiled, name, false);
         while ((rule = walk_next(&walk))) {
-                if (rule->action == POLICY_ALLOW && (!has_unproxied_port(rule) || rule_is_too_broad(compiled, rule, name, &spared)))
-                        continue;
+                uint32_t ports;
                 if (rule->action == POLICY_DENY) {
                         if (rule->protocol == POLICY_ANY && rule->n_ports == 0)
                                 break;
                         continue;
                 }
+                ports = rule_is_too_broad(compiled, rule, name, &spared) ? 0 : insert_ports(compiled, name, rule);
+                if (ports == 0)
+                        continue;
                 if (n < max)
-                        ret[n] = rule;
+                        ret[n] = (PolicyInsert) {rule, ports};
                 n++;
         }
         return n;

@@ -64,6 +64,7 @@ int network_set_policy(Network *network, uint16_t slot, Policy *const *policies,
 typedef struct NetworkBorder {
         bool resolver; // every DNS question goes to it
         bool proxy;    // with rules by name TCP 443 and 80 go to it, and CONNECT may be asked of it
+        bool resolver_shut, proxy_shut; // what is led there is refused, connections that exist too: it might decide by an older policy
 } NetworkBorder;
 // Before the policy of a slot that an earlier hostd left.
 int network_set_border(Network *network, uint16_t slot, const NetworkBorder *border, Error *err);
@@ -75,6 +76,7 @@ typedef struct NetworkName {
         int family;
         unsigned char address[16];
         uint32_t ttl_s;
+        uint32_t ports; // of the rule: see PolicyInsert
 } NetworkName;
 int network_name_insert(Network *network, const NetworkName *name, Error *err);
 

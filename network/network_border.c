@@ -37,18 +37,24 @@ static int policy_load(Slot *slot, Error *err) {
 int network_set_border(Network *network, uint16_t number, const NetworkBorder *border, Error *err) {
         Slot *slot = slot_find(network, number);
         NetworkBorder both, before;
+        bool led;
         int r;
 
         if (!slot)
                 return error_set(err, ERR_NOT_FOUND, "network slot %u is not attached", number);
-        if (slot->border_set && slot->border.resolver == border->resolver && slot->border.proxy == border->proxy)
+        led = slot->border_set && slot->border.resolver == border->resolver && slot->border.proxy == border->proxy;
+        if (led && slot->border.resolver_shut == border->resolver_shut && slot->border.proxy_shut == border->proxy_shut)
                 return 0;
         before = slot->border;
-        both = (NetworkBorder) {before.resolver || border->resolver, before.proxy || border->proxy};
+        both = *border;
+        both.resolver = before.resolver || border->resolver;
+        both.proxy = before.proxy || border->proxy;
         r = border_load(slot, &both, err);
         if (r < 0)
                 return r;
         slot->border = *border;
+        if (led) // there is only a door to open or to shut
+                return 0;
         r = policy_load(slot, err);
         if (r < 0) {
                 slot->border = before;
@@ -105,14 +111,15 @@ static bool decided_in_front(const Compiled *compiled, const CompiledRule *rule,
         return false;
 }
 
-// Elements for the ports that are not the proxy's.
+// Elements for the ports that are asked for and not the proxy's.
 static size_t elements_of(const Slot *slot, const CompiledRule *rule, const NetworkName *name, NameElement ret[NAME_PORTS_MAX]) {
         Cidr address = cidr_of_address(name->family, name->address);
         size_t n = 0;
+        unsigned bit = 0;
 
         for (size_t i = 0; i < rule->n_ports; i++)
-                for (unsigned port = rule->ports[i].first; port <= rule->ports[i].last && n < NAME_PORTS_MAX; port++) {
-                        if (compiled_is_proxied(rule->protocol, (uint16_t) port) || decided_in_front(slot->compiled, rule, &address, (uint16_t) port))
+                for (unsigned port = rule->ports[i].first; port <= rule->ports[i].last && bit < INSERT_PORTS_MAX && n < NAME_PORTS_MAX; port++, bit++) {
+                        if (!(name->ports >> bit & 1) || compiled_is_proxied(rule->protocol, (uint16_t) port) || decided_in_front(slot->compiled, rule, &address, (uint16_t) port))
                                 continue;
                         ret[n] = (NameElement) {
                                 .slot = slot->slot, .port = (uint16_t) port, .family = name->family,

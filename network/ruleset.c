@@ -458,6 +458,20 @@ static void policy_names(FILE *f, uint16_t slot) {
                         slot, i < 2 ? 4 : 6, i % 2 ? "udp" : "tcp", i < 2 ? "ip" : "ip6", slot, i < 2 ? 4 : 6, slot, slot);
 }
 
+static int policy_rules(const Writer *w, const Compiled *compiled) {
+        Redirect proxied[REDIRECTS_MAX];
+        size_t n = redirects_of_policy(compiled, proxied);
+        Compiled front, behind;
+        int r;
+
+        redirects_split(compiled, &front, &behind);
+        r = policy_groups(w, &front);
+        for (size_t i = 0; i < n; i++)
+                fprintf(w->f, "add rule inet hostd i%04x_rules meta l4proto %s ct original proto-dst %u goto i%04x_deny\n", w->slot,
+                        protocol_name(proxied[i].protocol), proxied[i].from, w->slot);
+        return r < 0 ? r : policy_groups(w, &behind);
+}
+
 int ruleset_policy(FILE *f, const PolicyText *text) {
         const Writer w = {f, text->slot, "rules", "deny"};
         const Compiled *compiled = text->compiled;
@@ -468,7 +482,7 @@ int ruleset_policy(FILE *f, const PolicyText *text) {
         fprintf(f, "flush chain inet hostd i%04x_rules\nflush chain inet hostd i%04x_nat\nflush set inet hostd i%04x_live\n", slot, slot, slot);
         if (redirects_has_names_map(text))
                 policy_names(f, slot);
-        r = policy_groups(&w, compiled);
+        r = policy_rules(&w, compiled);
         if (r >= 0)
                 r = policy_nat(f, text);
         if (r < 0)

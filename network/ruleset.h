@@ -53,6 +53,10 @@ typedef struct Redirect { uint8_t protocol; uint16_t from, to; } Redirect;
 // In the order of the chain: what does not depend on the policy, then, behind the rules that decide by address, what does.
 size_t redirects_dns(const PolicyText *text, Redirect ret[REDIRECTS_MAX]);
 size_t redirects_names(const PolicyText *text, Redirect ret[REDIRECTS_MAX]);
+// What the policy means for the proxy, whether it is there or not. None of it is forwarded behind the first rule by name: a flow that the
+// forward chain sees all the same began before there was a redirect, or while there is none.
+size_t redirects_of_policy(const Compiled *compiled, Redirect ret[REDIRECTS_MAX]);
+void redirects_split(const Compiled *compiled, Compiled *ret_front, Compiled *ret_behind); // the content is borrowed
 // The rules by address in front of the first by name that have to do with a redirected port, as denials. The rules' content is borrowed.
 int redirects_in_front(const PolicyText *text, Compiled *ret);
 bool redirects_has_names_map(const PolicyText *text); // some rule by name has a port that is not proxied

@@ -431,6 +431,41 @@ static int batch_groups(Batch *batch, const Compiled *compiled) {
         return r;
 }
 
+static void match_redirect(struct nlmsghdr *message, const Redirect *redirect) {
+        load_meta(message, NFT_META_L4PROTO);
+        compare(message, NFT_CMP_EQ, &redirect->protocol, sizeof(redirect->protocol));
+        load_original(message, NFT_CT_PROTO_DST);
+        compare_port(message, NFT_CMP_EQ, redirect->from);
+}
+
+// What the proxy should have got is not forwarded.
+static int batch_not_forwarded(Batch *batch, const Redirect *redirect) {
+        struct nlattr *list;
+        int r = rule_begin(batch, &list);
+
+        if (r < 0)
+                return r;
+        match_redirect(batch->message, redirect);
+        verdict(batch->message, NFT_GOTO, batch->deny);
+        mnl_attr_nest_end(batch->message, list);
+        batch_end(batch);
+        return 0;
+}
+
+// As policy_rules() of ruleset.c.
+static int batch_rules(Batch *batch, const Compiled *compiled) {
+        Redirect proxied[REDIRECTS_MAX];
+        size_t n = redirects_of_policy(compiled, proxied);
+        Compiled front, behind;
+        int r;
+
+        redirects_split(compiled, &front, &behind);
+        r = batch_groups(batch, &front);
+        for (size_t i = 0; i < n && r >= 0; i++)
+                r = batch_not_forwarded(batch, &proxied[i]);
+        return r < 0 ? r : batch_groups(batch, &behind);
+}
+
 static int batch_redirect(Batch *batch, const Redirect *redirect) {
         uint16_t to = htons(redirect->to);
         struct nlattr *list;
@@ -439,10 +474,7 @@ static int batch_redirect(Batch *batch, const Redirect *redirect) {
 
         if (r < 0)
                 return r;
-        load_meta(batch->message, NFT_META_L4PROTO);
-        compare(batch->message, NFT_CMP_EQ, &redirect->protocol, sizeof(redirect->protocol));
-        load_original(batch->message, NFT_CT_PROTO_DST);
-        compare_port(batch->message, NFT_CMP_EQ, redirect->from);
+        match_redirect(batch->message, redirect);
         e = expression_begin(batch->message, "immediate");
         put_u32(batch->message, NFTA_IMMEDIATE_DREG, NFT_REG_1);
         put_value(batch->message, NFTA_IMMEDIATE_DATA, &to, sizeof(to));
@@ -537,7 +569,7 @@ static int batch_policy(Batch *batch, const PolicyText *text) {
         if (r >= 0 && redirects_has_names_map(text))
                 r = batch_all_names(batch);
         if (r >= 0)
-                r = batch_groups(batch, compiled);
+                r = batch_rules(batch, compiled);
         if (r >= 0)
                 r = batch_nat(batch, text);
         for (size_t at = 0; at < compiled->n && r >= 0;)

@@ -195,9 +195,17 @@ int io_mkdir_p(int dirfd, const char *path, mode_t mode) {
         }
 }
 
-static int remove_entry(int dir, const char *name, dev_t device);
+// Each level costs stack, memory and a descriptor of ours, and is free for whoever makes it.
+#define REMOVE_DEPTH_MAX 128
 
-static int remove_children(int fd, dev_t device) {
+typedef struct Removal {
+        dev_t device;
+        unsigned depth;
+} Removal;
+
+static int remove_entry(int dir, const char *name, Removal *removal);
+
+static int remove_children(int fd, Removal *removal) {
         DIR *d = fdopendir(fd);
         struct dirent *e;
         int r = 0;
@@ -210,7 +218,7 @@ static int remove_children(int fd, dev_t device) {
         while ((e = readdir(d))) {
                 if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
                         continue;
-                int k = remove_entry(dirfd(d), e->d_name, device);
+                int k = remove_entry(dirfd(d), e->d_name, removal);
                 if (k < 0 && r == 0)
                         r = k;
         }
@@ -218,7 +226,7 @@ static int remove_children(int fd, dev_t device) {
         return r;
 }
 
-static int remove_entry(int dir, const char *name, dev_t device) {
+static int remove_entry(int dir, const char *name, Removal *removal) {
         struct stat st;
         int fd, r;
 
@@ -226,15 +234,19 @@ static int remove_entry(int dir, const char *name, dev_t device) {
                 return 0;
         if (errno != EISDIR && errno != EPERM)
                 return -errno;
+        if (removal->depth == REMOVE_DEPTH_MAX && unlinkat(dir, name, AT_REMOVEDIR) < 0)
+                return errno == ENOENT ? 0 : -ELOOP;
         fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0)
                 return errno == ENOENT ? 0 : -errno;
         // A mount below is somebody's data, not part of this tree.
-        if (fstat(fd, &st) < 0 || st.st_dev != device) {
+        if (fstat(fd, &st) < 0 || st.st_dev != removal->device) {
                 (void) close_fd(fd);
                 return -EXDEV;
         }
-        r = remove_children(fd, device); // closes fd
+        removal->depth++;
+        r = remove_children(fd, removal); // closes fd
+        removal->depth--;
         if (unlinkat(dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT && r == 0)
                 r = -errno;
         return r;
@@ -245,7 +257,7 @@ int io_remove_tree(int dirfd, const char *path) {
 
         if (fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : -errno;
-        return remove_entry(dirfd, path, st.st_dev);
+        return remove_entry(dirfd, path, &(Removal) {.device = st.st_dev});
 }
 
 int io_set_nonblock(int fd, bool nonblock) {

@@ -26,7 +26,8 @@ int io_write_atomic(int dirfd, const char *path, const void *data, size_t size, 
 void io_sweep_temporaries(int dirfd, const char *path);
 // mkdir -p below dirfd; existing directories are left as they are.
 int io_mkdir_p(int dirfd, const char *path, mode_t mode);
-// Removes a tree, staying on its file system, following nothing. Absent is success.
+// Removes a tree, staying on its file system, following nothing. Absent is success. -ELOOP: it is nested deeper than anybody needs, and what
+// is below stays; all else goes.
 int io_remove_tree(int dirfd, const char *path);
 int io_set_nonblock(int fd, bool nonblock);
 // Sends/receives one message with up to `n_fds` descriptors (at most IO_FDS_MAX). recv: fds beyond are closed; returns bytes.

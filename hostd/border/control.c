@@ -33,7 +33,7 @@ bool control_header_valid(ControlSide reader, const ControlHeader *header) {
 static bool insert_valid(const BorderInsert *insert) {
         static const uint8_t zero[16];
 
-        if (insert->slot == 0 || insert->rule_id == 0 || insert->ttl_s == 0 || memcmp(insert->pad, zero, sizeof(insert->pad)) != 0)
+        if (insert->slot == 0 || insert->rule_id == 0 || insert->ttl_s == 0 || insert->ports == 0 || memcmp(insert->pad, zero, sizeof(insert->pad)) != 0)
                 return false;
         return insert->family == 6 || (insert->family == 4 && memcmp(insert->address + 4, zero, 12) == 0);
 }

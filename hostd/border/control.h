@@ -16,7 +16,7 @@
 
 #include "border/record.h"
 
-#define BORDER_PROTOCOL 1
+#define BORDER_PROTOCOL 2
 
 typedef enum BorderType {
         BORDER_VIEWS = 1,   // hostd: JSON text, see network/view.h
@@ -48,6 +48,7 @@ typedef struct BorderInsert { // a name on a port that is not proxied: the addre
         uint8_t pad[3]; // zero
         uint8_t address[16];
         uint32_t ttl_s;
+        uint32_t ports; // which of the rule's: see PolicyInsert (network/compile.h)
 } BorderInsert;
 
 #define BORDER_QUERY_ANY 255
@@ -63,7 +64,7 @@ typedef struct BorderQuery { // lines of one instance's log of flows, newest fir
 
 _Static_assert(sizeof(BorderQuery) == 64, "a layout without holes");
 _Static_assert(sizeof(ControlHeader) == 16, "a layout without holes");
-_Static_assert(sizeof(BorderInsert) == 28, "a layout without holes");
+_Static_assert(sizeof(BorderInsert) == 32, "a layout without holes");
 
 #define CONTROL_TEXT_MAX (16u << 20) // views of all slots
 

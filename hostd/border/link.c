@@ -8,19 +8,22 @@
 #include "base/io.h"
 
 #define READ_AT_ONCE 65536 // then the loop has its turn
+#define FRAMES_AT_ONCE 64   // the same: a frame may cost far more than its bytes
 #define FDS_MAX 4           // a helper trusts hostd, but has not room for everything
 
 #define FRAME_WITH_FD_MAX 256
 
 struct ControlLink {
         ControlLinkConfig config;
-        sd_event_source *io, *later;
+        sd_event_source *io, *later, *next;
         ControlReader reader;
         unsigned char *queue; // bytes that wait: queue[sent .. queued)
         size_t sent, queued, allocated;
         int fds[FDS_MAX]; // that came and belong to frames to come, the oldest first
         size_t n_fds;
+        pid_t peer; // 0: not known
         int broken; // why nothing goes any more, 0: it does
+        bool more;                // frames that wait for the next turn of the loop: nothing is read meanwhile
         bool dispatching, freed; // freed by the handler that is being called: the memory goes when it is back
 };
 
@@ -37,8 +40,15 @@ static void link_break(ControlLink *link, int r) {
                 return;
         link->broken = r;
         link->io = sd_event_source_disable_unref(link->io);
+        link->next = sd_event_source_disable_unref(link->next);
         if (sd_event_add_defer(link->config.event, &link->later, link_gone, link) < 0)
                 link->later = NULL; // out of memory at the wrong time: the owner learns it when it sends
+}
+
+static int link_watch(ControlLink *link) {
+        uint32_t events = (link->more ? 0 : EPOLLIN) | (link->queued > link->sent ? EPOLLOUT : 0);
+
+        return sd_event_source_set_io_events(link->io, events);
 }
 
 static int link_flush(ControlLink *link) {
@@ -56,7 +66,7 @@ static int link_flush(ControlLink *link) {
                 link->sent = link->queued = link->allocated = 0;
                 free(TAKE_PTR(link->queue));
         }
-        return sd_event_source_set_io_events(link->io, link->queued > link->sent ? EPOLLIN | EPOLLOUT : EPOLLIN);
+        return link_watch(link);
 }
 
 static int link_queue(ControlLink *link, const void *data, size_t size) {
@@ -135,12 +145,32 @@ int control_link_take_fd(ControlLink *link) {
         return fd;
 }
 
-// hostd's end gives the kernel no room for descriptors: what a helper sends is closed before anybody has it.
+// hostd's end gives the kernel no room for descriptors, only for who sent it: what a helper sends is closed before anybody has it.
+static ssize_t link_receive_hostd(ControlLink *link, void *place, size_t want) {
+        union {
+                struct cmsghdr align;
+                char bytes[CMSG_SPACE(sizeof(struct ucred))];
+        } control;
+        struct iovec part = {place, want};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+        ssize_t n = recvmsg(link->config.fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&message);
+        struct ucred from;
+
+        if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS && c->cmsg_len >= CMSG_LEN(sizeof(from))) {
+                memcpy(&from, CMSG_DATA(c), sizeof(from));
+                link->peer = from.pid;
+        }
+        return n < 0 ? -errno : n;
+}
+
 static ssize_t link_receive(ControlLink *link, void *place, size_t want) {
         size_t n_fds = FDS_MAX - link->n_fds;
         ssize_t n;
 
-        if (link->config.side == CONTROL_HOSTD || n_fds == 0) {
+        if (link->config.side == CONTROL_HOSTD)
+                return link_receive_hostd(link, place, want);
+        if (n_fds == 0) {
                 n = recv(link->config.fd, place, want, MSG_DONTWAIT);
                 return n < 0 ? -errno : n;
         }
@@ -148,6 +178,10 @@ static ssize_t link_receive(ControlLink *link, void *place, size_t want) {
         if (n >= 0)
                 link->n_fds += n_fds;
         return n;
+}
+
+pid_t control_link_peer(const ControlLink *link) {
+        return link->peer;
 }
 
 static int link_read(ControlLink *link) {
@@ -182,14 +216,27 @@ static int link_dispatch_frames(ControlLink *link) {
         int r = 0;
 
         link->dispatching = true;
-        while (!link->freed && !link->broken && (r = control_reader_next(&link->reader, &frame)) > 0)
+        for (unsigned n = 0; n < FRAMES_AT_ONCE && !link->freed && !link->broken && (r = control_reader_next(&link->reader, &frame)) > 0; n++)
                 link_frame(link, &frame);
         link->dispatching = false;
-        if (link->freed)
+        if (link->freed) {
                 free(link);
-        else if (r < 0)
+                return 0;
+        }
+        if (link->broken)
+                return 0;
+        link->more = r > 0;
+        if (r >= 0)
+                r = sd_event_source_set_enabled(link->next, link->more ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+        if (r >= 0)
+                r = link_watch(link);
+        if (r < 0)
                 link_break(link, r);
         return 0;
+}
+
+static int link_next(sd_event_source *source, void *userdata) {
+        return link_dispatch_frames(userdata);
 }
 
 static int link_io(sd_event_source *source, int fd, uint32_t events, void *userdata) {
@@ -198,13 +245,13 @@ static int link_io(sd_event_source *source, int fd, uint32_t events, void *userd
 
         if (events & EPOLLOUT)
                 r = link_flush(link);
-        if (r >= 0 && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+        if (r >= 0 && !link->more && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
                 r = link_read(link);
         if (r < 0) {
                 link_break(link, r);
                 return 0;
         }
-        return link_dispatch_frames(link);
+        return link->more ? 0 : link_dispatch_frames(link);
 }
 
 int control_link_new(const ControlLinkConfig *config, ControlLink **ret) {
@@ -220,6 +267,10 @@ int control_link_new(const ControlLinkConfig *config, ControlLink **ret) {
         r = io_set_nonblock(config->fd, true);
         if (r >= 0)
                 r = sd_event_add_io(config->event, &link->io, config->fd, EPOLLIN, link_io, link);
+        if (r >= 0)
+                r = sd_event_add_defer(config->event, &link->next, link_next, link);
+        if (r >= 0)
+                r = sd_event_source_set_enabled(link->next, SD_EVENT_OFF);
         if (r < 0)
                 return r;
         *ret = TAKE_PTR(link);
@@ -232,6 +283,7 @@ ControlLink *control_link_free(ControlLink *link) {
         link->freed = true;
         sd_event_source_disable_unref(link->io);
         sd_event_source_disable_unref(link->later);
+        sd_event_source_disable_unref(link->next);
         (void) close_fd(link->config.fd);
         while (link->n_fds > 0)
                 (void) close_fd(control_link_take_fd(link));

@@ -41,9 +41,10 @@ void flow_record_init(FlowRecord *record, FlowKind kind, FlowVerdict verdict) {
                 .version = FLOW_RECORD_VERSION, .size = sizeof(*record), .kind = (uint8_t) kind, .verdict = (uint8_t) verdict};
 }
 
-// Printable ASCII without a space, quotes or a backslash: safe in JSON, in a line of words and on a terminal.
+// What names and addresses are spelled with, and the mark of what was replaced. A guest chooses the name: nothing in it means anything to JSON,
+// a line of words, a terminal, or a shell that it is pasted into, where '?' is at worst a pattern.
 static bool name_byte(unsigned char c) {
-        return c > ' ' && c < 0x7f && c != '"' && c != '\\' && c != '\'';
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("-_.:?", c));
 }
 
 static void set_word(char *to, size_t max, const char *from, size_t size) {

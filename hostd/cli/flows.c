@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/valid.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 
@@ -164,16 +165,22 @@ int command_flows(Cli *cli, Args *args) {
 
 // ---- why
 
-// The rule that would let it pass, or NULL: nothing that a rule could change. A sentence of the policy's code begins with "denied".
+static const char *valid_or_null(ValidKind kind, const char *text) {
+        return text && valid_is(kind, text) ? text : NULL;
+}
+
+// The rule that would let it pass, or NULL: nothing that a rule could change. A sentence of the policy's code begins with "denied". It is
+// shown to be pasted into a shell, and what it is made of came from a guest: no name and no address, no rule.
 static char *rule_for(const json_t *row) {
-        const char *name = json_string_value(json_object_get(row, "name")), *address = json_string_value(json_object_get(row, "address"));
+        const char *said = json_string_value(json_object_get(row, "name")), *name = valid_or_null(VALID_HOST, said);
+        const char *address = valid_or_null(VALID_CIDR, json_string_value(json_object_get(row, "address")));
         const char *protocol = json_string_value(json_object_get(row, "protocol")), *reason = json_string_value(json_object_get(row, "reason"));
         const char *kind = json_string_value(json_object_get(row, "kind"));
         json_int_t port = json_integer_value(json_object_get(row, "port"));
         char port_text[32] = "";
         char *rule;
 
-        if (!reason || strncmp(reason, "denied", 6) != 0 || (!name && !address))
+        if (!reason || strncmp(reason, "denied", 6) != 0 || (said && !name) || (!name && (!address || strchr(address, '/'))))
                 return NULL;
         if (kind && strcmp(kind, "dns") == 0)
                 return name && asprintf(&rule, "allow %s", name) >= 0 ? rule : NULL; // what is to be done with the name is not known yet
@@ -258,7 +265,7 @@ static void print_command(Cli *cli, const char *name, const json_t *groups) {
                 return;
         _cleanup_free_ char *policies = policies_of(cli, name);
         printf("\nTo allow the newest of these, with a policy of its own in front of the others:\n"
-               "  hostctl policy set %s-more \"%s\"\n  hostctl set %s policies=%s-more%s%s\n",
+               "  hostctl policy set %s-more '%s'\n  hostctl set %s policies=%s-more%s%s\n",
                name, rule, name, name, policies && *policies ? "," : "", policies ?: "");
 }
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "border/link.h"
+#include "state/store.h"
 
 #define RETRY_FIRST (100 * USEC_PER_MSEC)
 #define RETRY_LAST (30 * USEC_PER_SEC)
@@ -17,6 +18,7 @@
 #define REFUSED_AGAIN (5 * USEC_PER_SEC)
 
 #define INSERTS_PER_SEC 2000
+#define INSERTS_SHARE 50 // of a slot by itself: what the others take from the 2000 is no loss of it
 #define EVENTS_PER_SEC 100
 #define QUERIES_MAX 16
 
@@ -36,6 +38,7 @@ typedef struct BorderHelper {
         sd_event_source *exit, *retry, *hello;
         usec_t delay, since;
         uint64_t applied; // generation
+        uint64_t told;    // views that were sent and not answered yet
         Bucket inserts, events;
         uint64_t dropped;
         bool unsure; // down for hostd, which ended the connection: it may live on with the views it had
@@ -64,6 +67,7 @@ struct Border {
         BorderHelper helpers[_BORDER_PART_MAX];
         BorderWaiter *waiters;
         BorderAsked asked[QUERIES_MAX];
+        Bucket shares[SLOT_MAX + 1]; // of inserts
         uint64_t cookie; // of the last query
         sd_event_source *settle; // looks at the waiters, from the loop
         bool started;
@@ -171,11 +175,16 @@ static void asked_end(BorderAsked *asked, int r) {
         a.done(a.userdata, r);
 }
 
-// 0: all of them.
-static void border_answered(Border *border, uint64_t cookie, int r) {
+// 0: all of them. How many there were.
+static unsigned border_answered(Border *border, uint64_t cookie, int r) {
+        unsigned n = 0;
+
         for (size_t i = 0; i < QUERIES_MAX; i++)
-                if (border->asked[i].cookie && (cookie == 0 || border->asked[i].cookie == cookie))
+                if (border->asked[i].cookie && (cookie == 0 || border->asked[i].cookie == cookie)) {
+                        n++;
                         asked_end(border->asked + i, r);
+                }
+        return n;
 }
 
 int border_query(Border *border, const BorderQuery *query, int fd, BorderAnswered done, void *userdata) {
@@ -224,7 +233,7 @@ static void helper_later(BorderHelper *helper, usec_t after) {
 static void helper_unlink(BorderHelper *helper) {
         helper->hello = sd_event_source_disable_unref(helper->hello);
         helper->link = control_link_free(helper->link);
-        helper->applied = 0;
+        helper->applied = helper->told = 0;
 }
 
 static void helper_lost(BorderHelper *helper, const char *why) {
@@ -236,13 +245,14 @@ static void helper_lost(BorderHelper *helper, const char *why) {
         helper->delay = helper->delay ? MIN2(helper->delay * 2, RETRY_LAST) : RETRY_FIRST;
         helper_unlink(helper);
         if (helper->part == BORDER_PART_FLOW)
-                border_answered(helper->border, 0, -ECONNRESET);
+                (void) border_answered(helper->border, 0, -ECONNRESET);
         helper_later(helper, helper->delay);
         helper_set(helper, BORDER_DOWN, "%s", why);
 }
 
 static void helper_send(BorderHelper *helper, const char *views, uint64_t generation) {
         // A failure breaks the link, which is told from the loop.
+        helper->told++;
         (void) control_link_send(helper->link, BORDER_VIEWS, generation, views, strlen(views));
 }
 
@@ -282,27 +292,47 @@ static int helper_again(sd_event_source *source, uint64_t usec, void *userdata) 
         return 0;
 }
 
+// An answer more than there were views is a lie: what hostd does about one (a warning, the store, where traffic is led to) costs far more
+// than saying it, and so only hostd decides how often. Nor does it do so for what it knows.
 static void helper_applied(BorderHelper *helper, const ControlFrame *frame) {
+        char reason[sizeof(helper->reason)] = "";
         BorderResult result;
+        bool more = false;
 
         memcpy(&result, frame->payload, sizeof(result));
+        if (helper->told == 0) {
+                helper_lost(helper, "it said more than it was asked for");
+                return;
+        }
+        helper->told--;
         if (result.error < 0) { // what it has, it keeps; all of it again, a little later
                 helper->retry = sd_event_source_disable_unref(helper->retry);
                 (void) sd_event_add_time_relative(helper->border->config.event, &helper->retry, CLOCK_MONOTONIC, REFUSED_AGAIN, 0, helper_again, helper);
-                helper_set(helper, BORDER_UP, "it could not apply the policies: %s", strerror(-result.error));
-                return;
-        }
-        if (frame->header.cookie > helper->applied)
+                (void) snprintf(reason, sizeof(reason), "it could not apply the policies: %s", strerror(-result.error));
+        } else if (frame->header.cookie > helper->applied) {
                 helper->applied = frame->header.cookie;
-        helper_set(helper, BORDER_UP, "%s", "");
+                more = true;
+        }
+        if (more || strcmp(reason, helper->reason) != 0)
+                helper_set(helper, BORDER_UP, "%s", reason);
 }
 
 static void helper_answered(BorderHelper *helper, const ControlFrame *frame) {
         BorderResult result;
 
         memcpy(&result, frame->payload, sizeof(result));
-        if (frame->header.cookie) // an unknown one is of nobody any more
-                border_answered(helper->border, frame->header.cookie, result.error);
+        if (frame->header.cookie == 0 || border_answered(helper->border, frame->header.cookie, result.error) == 0)
+                helper_lost(helper, "it said more than it was asked for");
+}
+
+// The rate is there to keep hostd from being busy with nothing else, not to let one instance silence the names of all.
+static bool border_share(Border *border, uint16_t slot) {
+        Bucket *share = slot <= SLOT_MAX ? border->shares + slot : NULL;
+
+        if (!share)
+                return false;
+        share->per_sec = INSERTS_SHARE;
+        return bucket_take(share);
 }
 
 static void helper_insert(BorderHelper *helper, const ControlFrame *frame) {
@@ -311,7 +341,7 @@ static void helper_insert(BorderHelper *helper, const ControlFrame *frame) {
         BorderInsert insert;
 
         memcpy(&insert, frame->payload, sizeof(insert));
-        if (bucket_take(&helper->inserts))
+        if (border_share(helper->border, insert.slot) || bucket_take(&helper->inserts))
                 result.error = MIN2(config->handlers->insert(config->userdata, &insert), 0);
         else
                 helper->dropped++;
@@ -447,6 +477,12 @@ bool border_can_run(const Border *border, BorderPart part) {
 
 const char *border_reason(const Border *border, BorderPart part) {
         return border->helpers[part].reason;
+}
+
+bool border_is_old(const Border *border, BorderPart part) {
+        const BorderHelper *helper = border->helpers + part;
+
+        return helper->state == BORDER_UP && !border_program_is(&border->config, part, control_link_peer(helper->link));
 }
 
 bool border_has_applied(const Border *border, BorderPart part, uint64_t generation) {

@@ -9,7 +9,8 @@
 // connected. What was sent is not in force until the helper said so: border_has_applied(), border_wait().
 //
 // What a helper says is of fixed size, checked (border/control.h), allowed by its row, and limited in its rate: of inserts the rest is answered
-// with -EBUSY, of events dropped. hostd reads nothing else of it.
+// with -EBUSY (each slot has a share of its own), of events dropped; one answer for each time it was told or asked something, or it is taken for lost. hostd reads nothing else
+// of it.
 #pragma once
 
 #include <systemd/sd-event.h>
@@ -59,6 +60,7 @@ void border_send(Border *border, const char *views, uint64_t generation);
 BorderState border_state(const Border *border, BorderPart part);
 bool border_can_run(const Border *border, BorderPart part); // its program and its user are there, whether it runs or not
 const char *border_reason(const Border *border, BorderPart part); // why it is not up, or does not apply; "" if it is well
+bool border_is_old(const Border *border, BorderPart part); // it runs and is not the program that is installed now
 bool border_has_applied(const Border *border, BorderPart part, uint64_t generation);
 bool border_is_late(const Border *border, BorderPart part, uint64_t generation); // it lives, or may, and has not applied it
 uint64_t border_dropped(const Border *border, BorderPart part); // messages beyond its rate
@@ -78,6 +80,7 @@ typedef struct BorderRow BorderRow;
 const BorderRow *border_row(BorderPart part);
 bool border_row_allows(const BorderRow *row, uint32_t type);
 bool border_is_installed(const BorderConfig *config, BorderPart part);
+bool border_program_is(const BorderConfig *config, BorderPart part, pid_t pid);
 bool border_has_user(const BorderConfig *config, BorderPart part);
 // Connects. -ECONNREFUSED or -ENOENT: nobody listens.
 int border_connect(const BorderConfig *config, BorderPart part);

@@ -297,7 +297,7 @@ static void link_judge(BorderLink *link, uint64_t generation) {
                         told->late[part] = late;
                 }
                 if (changed && instance && instance_is_live(instance) && instance_network_lead(instance, NULL) < 0)
-                        log_warning("%s: cannot be led to the border, or away from it", instance->record.name);
+                        log_warning("%s: cannot be shut out of the border, or let to it", instance->record.name);
         }
 }
 
@@ -360,7 +360,7 @@ static int on_insert(void *userdata, const BorderInsert *insert) {
         Manager *m = link->manager;
         const Instance *instance = instance_list_by_slot(&m->instances, insert->slot);
 
-        NetworkName name = {.slot = insert->slot, .rule_id = insert->rule_id, .family = insert->family == 4 ? AF_INET : AF_INET6, .ttl_s = insert->ttl_s};
+        NetworkName name = {.slot = insert->slot, .rule_id = insert->rule_id, .family = insert->family == 4 ? AF_INET : AF_INET6, .ttl_s = insert->ttl_s, .ports = insert->ports};
         _cleanup_error_ Error err = ERROR_NULL;
         int r;
 
@@ -479,15 +479,23 @@ void border_link_free(Manager *m) {
         m->border = link_free(m->border);
 }
 
-bool border_link_leads(const Manager *m, uint16_t slot, BorderPart part) {
+bool border_link_leads(const Manager *m, BorderPart part) {
+        return m->border && border_can_run(m->border->border, part);
+}
+
+bool border_link_is_late(const Manager *m, uint16_t slot, BorderPart part) {
         const LinkSlot *told = m->border ? link_slot(m->border, slot) : NULL;
 
-        return m->border && border_can_run(m->border->border, part) && !(told && told->late[part]);
+        return told && told->late[part];
 }
 
 const char *border_link_state(const Manager *m, BorderPart part, BorderState *ret_state) {
         *ret_state = m->border ? border_state(m->border->border, part) : BORDER_NOT_INSTALLED;
         return m->border ? border_reason(m->border->border, part) : "";
+}
+
+bool border_link_is_old(const Manager *m, BorderPart part) {
+        return m->border && border_is_old(m->border->border, part);
 }
 
 // Of a helper whose program is gone. Under systemd they are of units.

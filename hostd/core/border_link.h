@@ -21,8 +21,11 @@ void border_link_wait(Manager *manager, void (*done)(void *userdata), void *user
 int border_link_query(Manager *manager, const BorderQuery *query, int fd, BorderAnswered done, void *userdata);
 // Sockets in the run directory that no helper can have: an array of names.
 json_t *border_link_leaks(const Manager *manager);
-// Whether the slot is led to it: a helper that should run and does not is a closed door. One that lives and has not taken over what was
-// changed of the slot in BORDER_APPLY_TIMEOUT may enforce what was in force before: nobody is led to it until it has.
-bool border_link_leads(const Manager *manager, uint16_t slot, BorderPart part);
+// Whether slots are led to it: a helper that should run and does not is a closed door.
+bool border_link_leads(const Manager *manager, BorderPart part);
+// One that lives and has not taken over what was changed of the slot in BORDER_APPLY_TIMEOUT may enforce what was in force before: the slot is
+// led to it and refused there, until it has. Not to lead it there would leave names to the rules by address behind them.
+bool border_link_is_late(const Manager *manager, uint16_t slot, BorderPart part);
 // For doctor: "" or why not. *ret_state is BORDER_NOT_INSTALLED without a border.
 const char *border_link_state(const Manager *manager, BorderPart part, BorderState *ret_state);
+bool border_link_is_old(const Manager *manager, BorderPart part); // it runs an older program than the installed one

@@ -100,6 +100,18 @@ bool border_is_installed(const BorderConfig *config, BorderPart part) {
         return program && access(program, X_OK) == 0;
 }
 
+// Both files are looked at, and no version is asked for: an upgrade replaces the file. What cannot be seen is not called old.
+bool border_program_is(const BorderConfig *config, BorderPart part, pid_t pid) {
+        _cleanup_free_ char *program = program_path(config, part);
+        struct stat running, installed;
+        char exe[32];
+
+        (void) snprintf(exe, sizeof(exe), "/proc/%d/exe", (int) pid);
+        if (pid <= 0 || !program || stat(exe, &running) < 0 || stat(program, &installed) < 0)
+                return true;
+        return running.st_dev == installed.st_dev && running.st_ino == installed.st_ino;
+}
+
 static int socket_address(const BorderConfig *config, const BorderSocket *s, struct sockaddr_un *ret) {
         *ret = (struct sockaddr_un) {.sun_family = AF_UNIX};
         return snprintf(ret->sun_path, sizeof(ret->sun_path), "%s/%s", config->run, s->file) >= (int) sizeof(ret->sun_path) ? -ENAMETOOLONG : 0;
@@ -108,10 +120,13 @@ static int socket_address(const BorderConfig *config, const BorderSocket *s, str
 int border_connect(const BorderConfig *config, BorderPart part) {
         _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         struct sockaddr_un address;
-        int r = socket_address(config, rows[part].sockets, &address);
+        int one = 1, r = socket_address(config, rows[part].sockets, &address);
 
         if (fd < 0 || r < 0)
                 return fd < 0 ? -errno : r;
+        // Before anything can come: the peer of a listening socket is who made it, which is systemd.
+        if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) < 0)
+                return -errno;
         if (connect(fd, (const struct sockaddr *) &address, sizeof(address)) < 0)
                 return -errno;
         return TAKE_FD(fd);

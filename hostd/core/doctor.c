@@ -251,7 +251,11 @@ static void probe_helper(Manager *m, BorderPart part, const char *without, Findi
                 FOUND(f, PROTECTION_DEGRADED, "put its program where the others are", "%s is not installed: %s", name, without);
         else if (state != BORDER_UP || *reason)
                 FOUND(f, PROTECTION_DEGRADED, m->systemd ? "see the journal of its unit" : "see what it wrote to the log of hostd", "%s: %.200s; %s", name, reason, without);
-        else
+        else if (border_link_is_old(m, part)) {
+                char fix[128];
+                (void) snprintf(fix, sizeof(fix), m->systemd ? "systemctl restart %s: connections through it end" : "end the process of %s: hostd starts it anew", name);
+                FOUND(f, PROTECTION_DEGRADED, fix, "%s runs an older program than the installed one: what was mended in it is not in force", name);
+        } else
                 FOUND(f, PROTECTION_ENFORCED, "", "%s runs, as a user of its own without rights", name);
 }
 

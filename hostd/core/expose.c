@@ -243,13 +243,14 @@ int expose_resume(Instance *instance, Error *err) {
         return r;
 }
 
-void expose_forget(Instance *instance) {
+int expose_forget(Instance *instance, Error *err) {
         _cleanup_(exposures_done) Exposures all = {0};
+        int r = exposures_read(instance->manager, &all, err);
 
-        (void) exposures_read(instance->manager, &all, NULL);
-        for (size_t i = 0; i < all.n; i++)
+        for (size_t i = 0; i < all.n && r >= 0; i++)
                 if (strcmp(all.list[i].name, instance->record.name) == 0)
-                        (void) store_value_set(instance->manager->store, all.list[i].key, NULL, NULL);
+                        r = store_value_set(instance->manager->store, all.list[i].key, NULL, err);
+        return r;
 }
 
 void expose_expire(Manager *m) {

@@ -17,5 +17,6 @@ int expose_remove(Instance *instance, uint8_t protocol, uint16_t port, Error *er
 json_t *expose_list(Manager *manager, const char *name); // NULL: of all instances
 
 int expose_resume(Instance *instance, Error *err); // its slot is attached
-void expose_forget(Instance *instance);            // it is deleted
+// Before its name is free, and before it is another's: what is left would lead to the next one of this name.
+int expose_forget(Instance *instance, Error *err);
 void expose_expire(Manager *manager);              // tells of what has ended

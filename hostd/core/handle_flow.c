@@ -10,6 +10,7 @@
 #define FLOWS_DEFAULT 1000 // the newest lines
 #define WHY_LINES 20000    // that are put into groups
 #define WHY_SINCE (86400 * USEC_PER_SEC)
+#define ASKED_MAX 3        // lists at the same time for one user: hostd-flow answers few at once, and all users wait for each other
 
 static void flow_answered(void *userdata, int r) {
         Request *request = userdata;
@@ -36,6 +37,14 @@ static void query_init(BorderQuery *query, const Request *request, usec_t since,
         (void) snprintf(query->instance, sizeof(query->instance), "%s", request_string(request, "name")); // VALID_NAME is shorter
 }
 
+static bool asks_too_much(const Request *request) {
+        unsigned n = 0;
+
+        for (const Request *other = request->manager->requests; other && request->peer.uid != 0; other = other->next)
+                n += other != request && other->peer.uid == request->peer.uid && (other->id == METHOD_INSTANCE_FLOWS || other->id == METHOD_INSTANCE_WHY);
+        return n >= ASKED_MAX;
+}
+
 static void flow_ask(Request *request, const BorderQuery *query) {
         _cleanup_error_ Error err = ERROR_NULL;
         struct stat st;
@@ -45,6 +54,10 @@ static void flow_ask(Request *request, const BorderQuery *query) {
         if (fstat(request->fds[0], &st) < 0 || !S_ISFIFO(st.st_mode)) {
                 r = error_set(&err, ERR_INVALID, "%s needs one descriptor, a pipe that the list is written to", request->method->words);
                 (void) request_fail(request, r, &err);
+                return;
+        }
+        if (asks_too_much(request)) {
+                request_failf(request, ERR_BUSY, "%s has %d such lists under way already", request->peer.user, ASKED_MAX);
                 return;
         }
         (void) request_hold(request);

@@ -142,7 +142,8 @@ int instance_network_lead(Instance *instance, Error *err); // to the border, as 
 bool instance_network_is_cut(const Instance *instance);
 void instance_network_look(Manager *manager); // writes down the traffic used, begins days, tells of what is used up
 void instance_network_pause(Instance *instance); // before its slot is detached: what was used is written down
-void instance_network_forget(Instance *instance); // it is deleted
+// What is kept by its name: before that is free, and before it is its own. An error keeps it from being either.
+int instance_network_forget(Instance *instance, Error *err);
 
 // Control socket (instance_control.c).
 int instance_control_connect(Instance *instance, Error *err); // retries by timer while the supervisor starts

@@ -72,8 +72,11 @@ static int traffic_resume(Instance *instance, Error *err) {
 int instance_network_lead(Instance *instance, Error *err) {
         Manager *m = instance->manager;
         uint16_t slot = instance->record.slot;
-        bool resolver = border_link_leads(m, slot, BORDER_PART_RESOLVER); // whose addresses the proxy connects to
-        const NetworkBorder border = {resolver, resolver && border_link_leads(m, slot, BORDER_PART_PROXY)};
+        bool resolver = border_link_leads(m, BORDER_PART_RESOLVER), shut = border_link_is_late(m, slot, BORDER_PART_RESOLVER);
+        const NetworkBorder border = { // the proxy connects to the resolver's addresses
+                .resolver = resolver, .proxy = resolver && border_link_leads(m, BORDER_PART_PROXY),
+                .resolver_shut = shut, .proxy_shut = shut || border_link_is_late(m, slot, BORDER_PART_PROXY),
+        };
 
         return network_set_border(m->network, instance->record.slot, &border, err);
 }
@@ -174,11 +177,12 @@ void instance_network_pause(Instance *instance) {
         instance->exposed = false;
 }
 
-void instance_network_forget(Instance *instance) {
+int instance_network_forget(Instance *instance, Error *err) {
         static const char *const kinds[] = {"traffic", "cut"};
+        int r = expose_forget(instance, err);
         Key key;
 
-        expose_forget(instance);
-        for (size_t i = 0; i < ELEMENTS(kinds); i++)
-                (void) store_value_set(instance->manager->store, key_of(instance, kinds[i], key), NULL, NULL); // absent, mostly
+        for (size_t i = 0; i < ELEMENTS(kinds) && r >= 0; i++)
+                r = store_value_set(instance->manager->store, key_of(instance, kinds[i], key), NULL, err); // absent, mostly
+        return r;
 }

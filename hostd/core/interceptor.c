@@ -11,19 +11,19 @@
 #include <sys/wait.h>
 
 #include "base/io.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "border/border.h"
 #include "core/policy_rules.h"
+#include "secret/haproxy_log.h"
 #include "secret/site.h"
 
 #define HAPROXY_PROGRAM "/usr/sbin/haproxy"
 #define DIRECTORY "haproxy" // below the run directory, as hostd-proxy knows it
-#define LOG_FILE "log"
-#define LOG_MAX (8 << 20)
 #define FILL_PAUSE (20 * USEC_PER_MSEC)
 #define FILL_TIMEOUT (15 * USEC_PER_SEC) // from a start to its values
 #define RESTART_MAX (60 * USEC_PER_SEC)
-#define LOOK_EVERY (60 * USEC_PER_SEC) // at its log and the age of its leaves
+#define LOOK_EVERY (60 * USEC_PER_SEC) // at the age of its leaves
 
 static void start(Interceptor *i);
 static void fill(Interceptor *i);
@@ -63,7 +63,7 @@ static int again_due(sd_event_source *source, uint64_t usec, void *userdata);
 
 static void again_in(Interceptor *i, usec_t span) {
         i->again = sd_event_source_disable_unref(i->again);
-        (void) sd_event_add_time_relative(manager_of(i)->event, &i->again, CLOCK_MONOTONIC, span, 0, again_due, i);
+        (void) sd_event_add_time_relative(manager_of(i)->event, &i->again, CLOCK_MONOTONIC, span, 1, again_due, i);
 }
 
 static void trouble(Interceptor *i, const Error *err, int r) {
@@ -74,7 +74,27 @@ static void trouble(Interceptor *i, const Error *err, int r) {
 
 // ---- process ----
 
-// It holds nothing that has to be said to anybody, so it is killed. It dies in milliseconds; its connections with it.
+static int buried(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        (void) waitpid((pid_t) (intptr_t) userdata, NULL, WNOHANG); // ours
+        (void) sd_event_source_set_enabled(source, SD_EVENT_OFF);
+        (void) sd_event_source_set_floating(source, false); // was its last reference
+        return 0;
+}
+
+// One that is killed dies in milliseconds, but not while it waits for a disk: hostd's loop does not wait with it.
+static void bury(Interceptor *i) {
+        sd_event_source *source = NULL;
+
+        if (waitpid(i->pid, NULL, WNOHANG) != 0 ||
+            sd_event_add_io(manager_of(i)->event, &source, i->pidfd, EPOLLIN, buried, (void *) (intptr_t) i->pid) < 0) // out of memory: it stays a zombie
+                return;
+        (void) sd_event_source_set_io_fd_own(source, true);
+        i->pidfd = -EBADF;
+        (void) sd_event_source_set_floating(source, true);
+        (void) sd_event_source_unref(source);
+}
+
+// It holds nothing that has to be said to anybody, so it is killed; its connections end with it.
 static void end(Interceptor *i) {
         i->filling = runtime_free(i->filling);
         i->exit = sd_event_source_disable_unref(i->exit);
@@ -82,9 +102,10 @@ static void end(Interceptor *i) {
         if (i->pidfd >= 0)
                 (void) syscall(SYS_pidfd_send_signal, i->pidfd, SIGKILL, NULL, 0);
         if (i->pid > 0)
-                (void) waitpid(i->pid, NULL, 0); // ours
+                bury(i);
         i->pid = 0;
         i->pidfd = close_fd(i->pidfd);
+        i->log = haproxy_log_free(i->log);
         i->filled = false;
 }
 
@@ -96,7 +117,7 @@ static int exited(sd_event_source *source, int fd, uint32_t events, void *userda
         // One that ran for a while has not failed in a row.
         if (clock_monotonic() - i->started > RESTART_MAX)
                 i->failures = 0;
-        trouble(i, &err, error_set(&err, ERR_UNAVAILABLE, "it ended; see %s/" LOG_FILE, i->path));
+        trouble(i, &err, error_set(&err, ERR_UNAVAILABLE, "it ended; see %s/" HAPROXY_LOG_FILE, i->path));
         return 0;
 }
 
@@ -114,16 +135,28 @@ static int accounts(Site *site, Error *err) {
         return 0;
 }
 
-// No core file of it: set from outside, before it has been told anything. No set-uid program below it gains anything.
+// Set from outside, before it has been told anything. The limit keeps the kernel from writing a file; a program that core files are piped to
+// (core_pattern) gets one in spite of it, which then has none of its memory in it.
+static void no_core_of(pid_t pid) {
+        char path[64];
+
+        (void) prlimit(pid, RLIMIT_CORE, &(struct rlimit) {0, 0}, NULL);
+        (void) snprintf(path, sizeof(path), "/proc/%d/coredump_filter", pid);
+        (void) io_write_file(AT_FDCWD, path, "0");
+}
+
+// No set-uid program below it gains anything.
 static int spawn(Interceptor *i, const Site *site, Error *err) {
-        _cleanup_close_ int log = openat(i->directory, LOG_FILE, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+        _cleanup_close_ int log = -EBADF;
         _cleanup_free_ char *config = NULL;
         ProcessSpec spec = PROCESS_SPEC_NULL;
-        int r;
+        int r = haproxy_log_new(manager_of(i)->event, i->directory, &i->log, &log, err);
 
-        if (log < 0 || asprintf(&config, "%s/conf/haproxy.cfg", i->path) < 0) {
+        if (r < 0)
+                return r;
+        if (asprintf(&config, "%s/conf/haproxy.cfg", i->path) < 0) {
                 config = NULL;
-                return error_set_errno(err, log < 0 ? errno : ENOMEM, "cannot start");
+                return error_set_errno(err, ENOMEM, "cannot start");
         }
         if (access(HAPROXY_PROGRAM, X_OK) < 0)
                 return error_set(err, ERR_UNAVAILABLE, HAPROXY_PROGRAM " is not installed");
@@ -136,7 +169,7 @@ static int spawn(Interceptor *i, const Site *site, Error *err) {
         r = process_spawn(&spec, &i->pid, &i->pidfd, err);
         if (r < 0)
                 return r;
-        (void) prlimit(i->pid, RLIMIT_CORE, &(struct rlimit) {0, 0}, NULL);
+        no_core_of(i->pid);
         r = sd_event_add_io(manager_of(i)->event, &i->exit, i->pidfd, EPOLLIN, exited, i);
         if (r >= 0)
                 return 0;
@@ -226,6 +259,10 @@ static void filled(void *userdata, int r, Error *err) {
                 trouble(i, err, r);
                 return;
         }
+        if (i->overtaken) {
+                again_in(i, 0);
+                return;
+        }
         i->filled = true;
         manager_unwarn(manager_of(i), "interceptor", i->instance);
         again_in(i, LOOK_EVERY);
@@ -247,7 +284,9 @@ static int try_fill(Interceptor *i, Error *err) {
         if (r < 0)
                 return r;
         spec.uid = site.uid;
-        i->filling = runtime_free(i->filling); // an older one was overtaken
+        no_core_of(i->pid); // again: the exec might have gone on with the old filter
+        i->overtaken = false;
+        i->filling = runtime_free(i->filling);
         return runtime_fill(manager_of(i)->event, &spec, &i->filling, err);
 }
 
@@ -265,15 +304,6 @@ static void fill(Interceptor *i) {
         trouble(i, &err, r);
 }
 
-// Its log is on memory of the host's, and what it says depends on how much its guest asks.
-static void look_at_log(Interceptor *i) {
-        _cleanup_close_ int log = openat(i->directory, LOG_FILE, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-        struct stat st;
-
-        if (log >= 0 && fstat(log, &st) == 0 && st.st_size > LOG_MAX)
-                (void) !ftruncate(log, 0);
-}
-
 static int again_due(sd_event_source *source, uint64_t usec, void *userdata) {
         Interceptor *i = userdata;
 
@@ -282,21 +312,34 @@ static int again_due(sd_event_source *source, uint64_t usec, void *userdata) {
                 start(i);
         else if (!i->filled)
                 fill(i);
-        else {
-                look_at_log(i);
+        else
                 again_in(i, LOOK_EVERY);
-        }
         return 0;
+}
+
+// What is on its way is not cut short: HAProxy might still put it in force, after what follows.
+static void refill(Interceptor *i) {
+        i->filled = false;
+        i->overtaken = true;
+        if (!i->filling)
+                again_in(i, 0);
 }
 
 void interceptors_refill(Secrets *s, const char *secret) {
         for (Interceptor *i = s->interceptors; i; i = i->next)
                 for (size_t k = 0; k < s->n; k++)
                         if (strcmp(s->bindings[k]->secret, secret) == 0 && strcmp(s->bindings[k]->instance, i->instance) == 0 && i->pid > 0) {
-                                i->filled = false;
-                                again_in(i, 0);
+                                refill(i);
                                 break;
                         }
+}
+
+void interceptors_end(Secrets *s, const char *instance) {
+        for (Interceptor *i = s->interceptors; i; i = i->next)
+                if (strcmp(i->instance, instance) == 0) {
+                        end(i);
+                        i->stale = true;
+                }
 }
 
 // ---- which there are ----
@@ -320,13 +363,19 @@ static int open_site(Interceptor *i, Error *err) {
         return i->directory >= 0 && fchmod(i->directory, 0711) == 0 ? 0 : error_set_errno(err, errno, "cannot open %s", i->path);
 }
 
+// What is left is made over by the next. HAProxy owns some of it, and one that was conquered may have made it hard to remove.
+static void tell_left(const char *path, int r) {
+        if (r < 0)
+                log_warning("%s cannot be removed: %s", path, strerror(-r));
+}
+
 static Interceptor *interceptor_free(Interceptor *i) {
         if (!i)
                 return NULL;
         end(i);
         i->directory = close_fd(i->directory);
         if (i->path)
-                (void) io_remove_tree(AT_FDCWD, i->path); // what is left is made over by the next
+                tell_left(i->path, io_remove_tree(AT_FDCWD, i->path));
         free(i->path);
         free(i->config);
         free(i);
@@ -401,7 +450,7 @@ void interceptors_sweep(Manager *m) {
         _cleanup_close_ int run = m->paths.run ? open(m->paths.run, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -EBADF;
 
         if (run >= 0)
-                (void) io_remove_tree(run, DIRECTORY); // what is left is made over
+                tell_left(DIRECTORY, io_remove_tree(run, DIRECTORY));
 }
 
 void interceptors_free(Secrets *s) {

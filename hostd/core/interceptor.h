@@ -19,8 +19,10 @@ typedef struct Interceptor {
         pid_t pid;
         int pidfd;
         sd_event_source *exit, *again;
+        struct HaproxyLog *log; // of the process
         struct Runtime *filling;
         bool filled;       // since the last start or rotation
+        bool overtaken;    // a rotation came while the values before it were handed on
         char *config;      // what it was started with
         bool stale;        // grants, or what policies say of their hosts, have changed since then
         unsigned failures; // in a row
@@ -32,6 +34,8 @@ typedef struct Interceptor {
 void interceptors_sync(Manager *manager);
 void interceptors_sweep(Manager *manager); // what the last hostd left; its processes ended with it
 void interceptors_free(Secrets *secrets); // ends them all
+// A grant of the instance is in force no more: nothing is served until the next sync, which makes what is left.
+void interceptors_end(Secrets *secrets, const char *instance);
 // A value has changed: the new one is in force in milliseconds, without a reload.
 void interceptors_refill(Secrets *secrets, const char *secret);
 const Interceptor *interceptor_find(const Secrets *secrets, const char *instance); // NULL if there is none

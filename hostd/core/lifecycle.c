@@ -139,7 +139,9 @@ int lifecycle_create(Manager *m, const CreateOptions *options, Instance **ret, E
         r = create_record(m, options, &instance, err);
         if (r < 0)
                 return r;
-        r = instance_disk_create(instance, err);
+        r = instance_network_forget(instance, err); // of another of this name, which something else than a deletion ended
+        if (r >= 0)
+                r = instance_disk_create(instance, err);
         // The file is the point of no return: with it the instance exists, without it the start of hostd undoes the rest.
         if (r >= 0 && options->text)
                 r = confdir_write(m->confdir, path, options->text, err);
@@ -184,11 +186,14 @@ static int delete_now(Instance *instance, Error *err) {
 
         if (r < 0)
                 return r;
-        r = store_instance_retire(m->store, instance->record.name, err);
+        // Before the name is free.
+        r = secrets_forget_instance(m, instance->record.name, err);
+        if (r >= 0)
+                r = instance_network_forget(instance, err);
+        if (r >= 0)
+                r = store_instance_retire(m->store, instance->record.name, err);
         if (r < 0)
                 return r;
-        secrets_forget_instance(m, instance->record.name);
-        instance_network_forget(instance);
         instance_event(instance, "instance-deleted", NULL);
         manager_unwarn_all(m, instance->record.name);
         return 0;

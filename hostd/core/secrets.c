@@ -8,6 +8,7 @@
 #include "secret/ca.h"
 
 #define ENDING_ACCURACY USEC_PER_SEC
+#define RETRY_EVERY (5 * USEC_PER_SEC) // of a store that cannot be written
 
 static void plan_ending(Secrets *s);
 
@@ -43,34 +44,54 @@ static void grants_changed(Secrets *s, const char *instance) {
         secrets_plan(s->manager);
 }
 
-static void drop(Secrets *s, size_t i) {
-        grants_changed(s, s->bindings[i]->instance);
-        (void) binding_free(s->bindings[i]);
-        s->bindings[i] = s->bindings[--s->n];
+// So that what ends needs no memory.
+static int reserve(Secrets *s, size_t n) {
+        Binding **bindings = reallocarray(s->bindings, s->n + n, sizeof(Binding *)), **leaving;
+
+        if (!bindings)
+                return -ENOMEM;
+        s->bindings = bindings;
+        leaving = reallocarray(s->leaving, s->n_leaving + s->n + n, sizeof(Binding *));
+        if (!leaving)
+                return -ENOMEM;
+        s->leaving = leaving;
+        return 0;
 }
 
-static int end_binding(Secrets *s, size_t i, const char *event, Error *err) {
+// Out of force, before anybody asks a disk. The others keep their order: another one would be another configuration of their HAProxies.
+static void drop(Secrets *s, size_t i, const char *event) {
         Binding *b = s->bindings[i];
-        int r = binding_remove(&s->vault, b->id, err);
 
-        if (r < 0)
-                return r;
+        memmove(s->bindings + i, s->bindings + i + 1, (--s->n - i) * sizeof(Binding *));
+        s->leaving[s->n_leaving++] = b;
+        interceptors_end(s, b->instance);
+        secrets_plan(s->manager);
         event_publish(s->manager->bus, event, b->instance, json_pack("{s:s, s:s, s:s}", "id", b->id, "secret", b->secret, "host", b->host));
-        drop(s, i);
+}
+
+// Takes those that left out of the store, too.
+static int settle(Secrets *s, Error *err) {
+        while (s->n_leaving > 0) {
+                int r = binding_remove(&s->vault, s->leaving[s->n_leaving - 1]->id, err);
+                if (r < 0)
+                        return error_wrap(err, "what was granted is in force no more, but stays on disk, which is tried again");
+                (void) binding_free(s->leaving[--s->n_leaving]);
+        }
+        manager_unwarn(s->manager, "secrets-store", "host");
         return 0;
 }
 
 static void end_those_over(Secrets *s) {
         usec_t now = clock_realtime();
+        _cleanup_error_ Error err = ERROR_NULL;
 
-        for (size_t i = s->n; i-- > 0;) {
-                _cleanup_error_ Error err = ERROR_NULL;
-                if (!binding_is_over(s->bindings[i], now))
-                        continue;
-                audit_end(s, s->bindings[i]);
-                if (end_binding(s, i, "secret-ended", &err) < 0)
-                        manager_warn(s->manager, "secrets", "host", "a binding whose time is over stays on disk: %s", error_message(&err, -EIO));
-        }
+        for (size_t i = s->n; i-- > 0;)
+                if (binding_is_over(s->bindings[i], now)) {
+                        audit_end(s, s->bindings[i]);
+                        drop(s, i, "secret-ended");
+                }
+        if (s->n_leaving > 0 && settle(s, &err) < 0)
+                manager_warn(s->manager, "secrets-store", "host", "%s", error_message(&err, -EIO));
 }
 
 static int ending_due(sd_event_source *source, uint64_t usec, void *userdata) {
@@ -83,13 +104,12 @@ static int ending_due(sd_event_source *source, uint64_t usec, void *userdata) {
 
 // By the wall clock, as the operator reads it: a grant until six ends at six after a suspend, too.
 static void plan_ending(Secrets *s) {
-        usec_t next = USEC_INFINITY;
+        usec_t next = s->n_leaving > 0 ? clock_realtime() + RETRY_EVERY : USEC_INFINITY;
 
         s->ending = sd_event_source_disable_unref(s->ending);
         for (size_t i = 0; i < s->n; i++)
                 if (s->bindings[i]->until > 0)
                         next = MIN2(next, s->bindings[i]->until);
-        // What could not be ended is tried again, at a pace that leaves hostd something else to do.
         if (next < USEC_INFINITY)
                 (void) sd_event_add_time(s->manager->event, &s->ending, CLOCK_REALTIME, MAX2(next, clock_realtime() + USEC_PER_SEC), ENDING_ACCURACY, ending_due, s);
 }
@@ -102,6 +122,12 @@ static int load(Secrets *s, Error *err) {
                 r = binding_list(&s->vault, &s->bindings, &s->n, &damaged, err);
         if (r < 0)
                 return r;
+        if (reserve(s, 1) < 0) {
+                bindings_free(s->bindings, s->n);
+                s->bindings = NULL;
+                s->n = 0;
+                return error_set_errno(err, ENOMEM, "cannot list the bindings");
+        }
         if (damaged > 0)
                 return error_set(err, ERR_CONFLICT, "%u bindings in the state database are damaged and not in force", damaged);
         return 0;
@@ -138,6 +164,7 @@ Secrets *secrets_free(Secrets *s) {
         s->ending = sd_event_source_disable_unref(s->ending);
         s->sync = sd_event_source_disable_unref(s->sync);
         bindings_free(s->bindings, s->n);
+        bindings_free(s->leaving, s->n_leaving);
         (void) seal_free(s->vault.seal);
         free(s);
         return NULL;
@@ -151,12 +178,10 @@ static int check_value(Secrets *s, const Binding *b, Error *err) {
 }
 
 int secrets_grant(Secrets *s, Binding *binding, Error *err) {
-        Binding **grown = reallocarray(s->bindings, s->n + 1, sizeof(Binding *));
         int r;
 
-        if (!grown)
+        if (reserve(s, 1) < 0)
                 return error_set_errno(err, ENOMEM, "cannot grant");
-        s->bindings = grown;
         r = check_value(s, binding, err);
         if (r >= 0)
                 r = binding_add(&s->vault, binding, s->bindings, s->n, err);
@@ -168,14 +193,23 @@ int secrets_grant(Secrets *s, Binding *binding, Error *err) {
         return 0;
 }
 
+// One that left and is still in the store is asked for again, too.
 int secrets_ungrant(Secrets *s, const char *id, Error *err) {
-        for (size_t i = 0; i < s->n; i++)
+        bool found = false;
+        int r;
+
+        for (size_t i = 0; i < s->n_leaving; i++)
+                found = found || strcmp(s->leaving[i]->id, id) == 0;
+        for (size_t i = s->n; i-- > 0;)
                 if (strcmp(s->bindings[i]->id, id) == 0) {
-                        int r = end_binding(s, i, "secret-ungranted", err);
-                        plan_ending(s);
-                        return r;
+                        drop(s, i, "secret-ungranted");
+                        found = true;
                 }
-        return error_set(err, ERR_NOT_FOUND, "there is no binding \"%s\"", id);
+        if (!found)
+                return error_set(err, ERR_NOT_FOUND, "there is no binding \"%s\"", id);
+        r = settle(s, err);
+        plan_ending(s);
+        return r;
 }
 
 // A value that one of its places cannot take is refused as a whole: half a rotation would be two values in use.
@@ -199,26 +233,44 @@ int secrets_revoke(Secrets *s, const char *name, unsigned *ret_ended, Error *err
         *ret_ended = 0;
         for (size_t i = s->n; r >= 0 && i-- > 0;)
                 if (strcmp(s->bindings[i]->secret, name) == 0) {
-                        r = end_binding(s, i, "secret-ungranted", err);
-                        *ret_ended += r >= 0;
+                        drop(s, i, "secret-ungranted");
+                        ++*ret_ended;
                 }
+        if (r >= 0)
+                r = settle(s, err);
         plan_ending(s);
         return r < 0 ? r : secret_remove(&s->vault, name, err);
 }
 
-void secrets_forget_instance(Manager *m, const char *instance) {
-        Secrets *s = m->secrets;
+// From the store itself: without the key there is no list of them, and they would be in force again with it.
+static int forget_stored(const Vault *vault, const char *instance, Error *err) {
+        Binding **list = NULL;
+        unsigned damaged;
+        size_t n = 0;
+        int r = binding_list(vault, &list, &n, &damaged, err);
 
-        for (size_t i = s ? s->n : 0; i-- > 0;) {
-                _cleanup_error_ Error err = ERROR_NULL;
-                if (strcmp(s->bindings[i]->instance, instance) == 0 && end_binding(s, i, "secret-ungranted", &err) < 0)
-                        manager_warn(m, "secrets", "host", "a binding of a deleted instance stays on disk: %s", error_message(&err, -EIO));
-        }
+        for (size_t i = 0; r >= 0 && i < n; i++)
+                if (strcmp(list[i]->instance, instance) == 0)
+                        r = binding_remove(vault, list[i]->id, err);
+        bindings_free(list, n);
+        return r < 0 ? r : ca_remove(vault, instance, err);
+}
+
+int secrets_forget_instance(Manager *m, const char *instance, Error *err) {
+        const Vault vault = {.store = m->store};
+        Secrets *s = m->secrets;
+        int r;
+
+        for (size_t i = s ? s->n : 0; i-- > 0;)
+                if (strcmp(s->bindings[i]->instance, instance) == 0)
+                        drop(s, i, "secret-ungranted");
+        r = forget_stored(&vault, instance, err);
         if (!s)
-                return;
-        if (ca_remove(&s->vault, instance, NULL) < 0)
-                manager_warn(m, "secrets", "host", "the authority of a deleted instance stays on disk");
+                return r;
+        if (r >= 0)
+                r = settle(s, err);
         plan_ending(s);
+        return r;
 }
 
 const Binding *secrets_find(const Secrets *s, const char *id) {

@@ -10,7 +10,9 @@ typedef struct Secrets {
         Vault vault;
         Binding **bindings; // owned; none that is over
         size_t n;
-        sd_event_source *ending; // of the binding that ends next
+        Binding **leaving; // owned; in force no more, but still in the store. Room for all of `bindings`, too
+        size_t n_leaving;
+        sd_event_source *ending; // of the binding that ends next, or when the store is tried again
         sd_event_source *sync;   // interceptors_sync() soon
         struct Interceptor *interceptors; // see core/interceptor.h
 } Secrets;
@@ -20,9 +22,10 @@ void secrets_open(Manager *manager);
 Secrets *secrets_free(Secrets *secrets);
 
 int secrets_grant(Secrets *secrets, Binding *binding, Error *err); // takes the binding when it succeeds
+// These end grants at once, also where they fail because the store cannot be written: that is tried again, and until it succeeds a new start of hostd would have them back.
 int secrets_ungrant(Secrets *secrets, const char *id, Error *err); // ERR_NOT_FOUND
-int secrets_rotate(Secrets *secrets, const char *name, const Value *value, Error *err);
 int secrets_revoke(Secrets *secrets, const char *name, unsigned *ret_ended, Error *err); // with all its bindings
+int secrets_forget_instance(Manager *manager, const char *instance, Error *err); // also without `secrets`: a new one of the name inherits nothing
+int secrets_rotate(Secrets *secrets, const char *name, const Value *value, Error *err);
 void secrets_plan(Manager *manager); // an instance has changed its state: interceptors are looked at, from the loop
-void secrets_forget_instance(Manager *manager, const char *instance);
 const Binding *secrets_find(const Secrets *secrets, const char *id); // NULL if absent

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/io.h"
 
 #define ROOM 65536
@@ -11,6 +12,7 @@
 struct Answer {
         AnswerConfig config;
         sd_event_source *io, *timer;
+        usec_t end; // monotonic, whatever the reader took
         char buffer[ROOM];
         size_t sent, filled; // bytes that wait: buffer[sent .. filled)
         bool ended;          // the last line is in the buffer
@@ -39,6 +41,12 @@ static int answer_fill(Answer *answer) {
         return 0;
 }
 
+static usec_t patience(const Answer *answer) {
+        usec_t now = clock_monotonic();
+
+        return MIN2(ANSWER_PATIENCE, answer->end > now ? answer->end - now : 1);
+}
+
 // 1: all was sent; 0: later.
 static int answer_go_on(Answer *answer) {
         ssize_t n;
@@ -56,7 +64,7 @@ static int answer_go_on(Answer *answer) {
         if (n < 0)
                 return errno == EAGAIN || errno == EINTR ? 0 : -errno;
         answer->sent += (size_t) n;
-        (void) sd_event_source_set_time_relative(answer->timer, ANSWER_PATIENCE);
+        (void) sd_event_source_set_time_relative(answer->timer, patience(answer));
         return answer->ended && answer->sent == answer->filled;
 }
 
@@ -86,13 +94,14 @@ int answer_new(const AnswerConfig *config, Answer **ret) {
                 return -ENOMEM;
         }
         answer->config = *config;
+        answer->end = clock_monotonic() + (config->deadline ?: ANSWER_DEADLINE);
         r = io_set_nonblock(config->fd, true);
         if (r >= 0)
                 r = sd_event_add_io(config->event, &answer->io, config->fd, EPOLLOUT, answer_ready, answer);
         if (r >= 0) // what is told by others does not wait for somebody who asks
                 r = sd_event_source_set_priority(answer->io, SD_EVENT_PRIORITY_IDLE);
         if (r >= 0)
-                r = sd_event_add_time_relative(config->event, &answer->timer, CLOCK_MONOTONIC, ANSWER_PATIENCE, 0, answer_late, answer);
+                r = sd_event_add_time_relative(config->event, &answer->timer, CLOCK_MONOTONIC, patience(answer), 1, answer_late, answer);
         if (r < 0)
                 return r;
         *ret = TAKE_PTR(answer);

@@ -8,16 +8,18 @@
 
 #include "flow/query.h"
 
-#define ANSWER_PATIENCE (60 * USEC_PER_SEC) // for a reader that takes nothing
+#define ANSWER_PATIENCE (20 * USEC_PER_SEC) // for a reader that takes nothing
+#define ANSWER_DEADLINE (60 * USEC_PER_SEC) // for one that takes a little now and then: there is room for few answers
 
 typedef struct Answer Answer;
-// Called once, from the loop: 0; -EPIPE: the reader is gone; -ETIMEDOUT: it does not read; the disk's error. The answer is to be freed.
+// Called once, from the loop: 0; -EPIPE: the reader is gone; -ETIMEDOUT: it does not read, or too slowly; the disk's error. The answer is to be freed.
 typedef void (*AnswerDone)(Answer *answer, int r, void *userdata);
 
 typedef struct AnswerConfig {
         sd_event *event;
         int fd;           // the pipe; the answer's in any case
         FlowQuery *query; // the same
+        usec_t deadline;  // 0: ANSWER_DEADLINE
         AnswerDone done;
         void *userdata;
 } AnswerConfig;

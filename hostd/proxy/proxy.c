@@ -38,6 +38,12 @@ static int proxy_add(Proxy *proxy, const ViewSlot *view, Slot **ret) {
         return 0;
 }
 
+static void proxy_drop(Proxy *proxy, uint16_t number) {
+        for (size_t i = proxy->n_slots; i > 0; i--)
+                if (proxy->slots[i - 1]->number == number)
+                        proxy_remove(proxy, i - 1);
+}
+
 static int proxy_apply_slot(Proxy *proxy, const ViewSlot *view) {
         Slot *slot = proxy_find(proxy, view->slot);
         int r;
@@ -46,11 +52,17 @@ static int proxy_apply_slot(Proxy *proxy, const ViewSlot *view) {
         if (slot && strcmp(slot->instance, view->instance) != 0)
                 connections_cut(slot, "the instance is gone");
         r = slot ? slot_update(slot, view) : proxy_add(proxy, view, &slot);
-        if (r < 0)
+        if (r < 0) {
+                proxy_drop(proxy, view->slot); // rather none than with the rules that it had
                 return r;
+        }
         connections_review(slot);
+        // One that cannot listen is closed until it can, which is no older policy in force: nobody else waits for it. Without a wire there
+        // is nobody to let through; it will come.
         r = slot_listen(slot);
-        return r == -ENODEV ? 0 : r; // without a wire there is nobody to let through; it will come
+        if (r < 0 && r != -ENODEV)
+                log_warning("%s: cannot listen on %s: %s", slot->instance, slot->ifname, strerror(-r));
+        return 0;
 }
 
 static bool view_has(const View *view, uint16_t number) {
@@ -67,20 +79,16 @@ static bool view_ends(const View *view, uint16_t number) {
         return view->whole && !view_has(view, number);
 }
 
-// The rules are in force when this returns, whatever it returns but -ENOMEM; the rest is about listeners, which are tried again.
+// No older rules are in force when this returns. -ENOMEM: a slot is not there, and hostd is to send it again.
 static int proxy_apply(Proxy *proxy, const View *view) {
-        int first = 0;
+        int result = 0;
 
         for (size_t i = proxy->n_slots; i > 0; i--)
                 if (view_ends(view, proxy->slots[i - 1]->number))
                         proxy_remove(proxy, i - 1);
-        for (size_t i = 0; i < view->n_slots; i++) {
-                int r = proxy_apply_slot(proxy, &view->slots[i]);
-                if (r == -ENOMEM)
-                        return r;
-                first = first ?: r;
-        }
-        return first;
+        for (size_t i = 0; i < view->n_slots; i++)
+                result = proxy_apply_slot(proxy, &view->slots[i]) < 0 ? -ENOMEM : result;
+        return result;
 }
 
 // ---- hostd

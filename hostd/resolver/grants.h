@@ -16,6 +16,7 @@ typedef struct GrantKey {
         uint16_t rule_id;
         uint8_t family; // 4 or 6
         uint8_t address[16];
+        uint32_t ports; // of the rule; another name of the same address may have others
 } GrantKey;
 
 typedef struct Grant {

@@ -42,12 +42,8 @@ static int views_apply(Resolver *resolver, View *view) {
         }
         if (view->whole || view->upstreams)
                 upstreams_set(resolver->upstreams, view->upstreams);
-        // One that fails is without names, and keeps no other from its own.
-        for (size_t i = 0; i < view->n_slots; i++) {
-                int r = slot_apply(resolver, &view->slots[i]);
-                if (r < 0)
-                        result = r;
-        }
+        for (size_t i = 0; i < view->n_slots; i++)
+                result = slot_apply(resolver, &view->slots[i]) < 0 ? -ENOMEM : result;
         return result;
 }
 

@@ -121,7 +121,7 @@ typedef struct Keys { size_t n; GrantKey list[PENDING_INSERTS_MAX]; } Keys;
 // Addresses for rules on ports that are not proxied which the kernel does not have for long enough. Cuts the records to as many addresses as
 // can be put in.
 static void keys_of(const Question *q, Result *result, Keys *ret) {
-        const CompiledRule *rules[VERDICT_INSERTS_MAX];
+        PolicyInsert rules[VERDICT_INSERTS_MAX];
         char name[DNS_TEXT_MAX];
         size_t n, offset = 0;
         DnsRecord record;
@@ -143,7 +143,8 @@ static void keys_of(const Question *q, Result *result, Keys *ret) {
                 if (denied_by_default(&address))
                         continue;
                 for (size_t i = 0; i < MIN2(n, ELEMENTS(rules)); i++) {
-                        key.rule_id = rules[i]->id;
+                        key.rule_id = rules[i].rule->id;
+                        key.ports = rules[i].ports;
                         if (!grants_fresh(&q->slot->grants, &key, q->start))
                                 ret->list[ret->n++] = key;
                 }
@@ -176,7 +177,7 @@ static int pending_send_inserts(Pending *p) {
         p->first_cookie = resolver->last_cookie + 1;
         resolver->last_cookie += p->n_keys;
         for (size_t i = 0; r >= 0 && i < p->n_keys; i++) {
-                BorderInsert insert = {.slot = p->slot->view.slot, .rule_id = p->keys[i].rule_id, .family = p->keys[i].family, .ttl_s = p->ttl};
+                BorderInsert insert = {.slot = p->slot->view.slot, .rule_id = p->keys[i].rule_id, .family = p->keys[i].family, .ttl_s = p->ttl, .ports = p->keys[i].ports};
                 memcpy(insert.address, p->keys[i].address, sizeof(insert.address));
                 r = control_server_send(resolver->control, BORDER_INSERT, p->first_cookie + i, &insert, sizeof(insert));
         }

@@ -86,7 +86,7 @@ struct Slot {
 // slot.c
 Slot *slot_find(const Resolver *resolver, uint16_t number);
 Slot *slot_free(Slot *slot);
-// Takes what is in `view` over. The slot's device need not exist yet.
+// Takes what is in `view` over. The slot's device need not exist yet. -ENOMEM: the slot is not there at all.
 int slot_apply(Resolver *resolver, ViewSlot *view);
 void slot_link(Resolver *resolver, const char *ifname, int ifindex); // a device appeared, or went (0)
 void slots_resync(Resolver *resolver); // looks at each slot's device

@@ -73,7 +73,7 @@ static int slot_try_listen(Slot *slot) {
 int slot_apply(Resolver *resolver, ViewSlot *view) {
         Slot *slot = slot_find(resolver, view->slot);
         bool moved = !slot || strcmp(slot->view.ifname, view->ifname) != 0;
-        int r = 0;
+        int r;
 
         if (!slot)
                 slot = slot_new(resolver);
@@ -90,9 +90,11 @@ int slot_apply(Resolver *resolver, ViewSlot *view) {
                 pending_free_of(slot, NULL);
                 zones_done(&slot->zones);
         }
-        if (slot->ifindex == 0)
-                r = slot_try_listen(slot);
-        return r;
+        // One that cannot listen is without names until it can, which is no older policy in force: nobody else waits for it.
+        r = slot->ifindex == 0 ? slot_try_listen(slot) : 0;
+        if (r < 0)
+                log_event(LOG_WARNING, NULL, slot->view.instance, "cannot listen on %s: %s", slot->view.ifname, strerror(-r));
+        return 0;
 }
 
 void slot_link(Resolver *resolver, const char *ifname, int ifindex) {

@@ -40,11 +40,11 @@ static const char defaults_text[] =
         "    timeout server 1h\n"
         "    timeout tunnel 24h\n";
 
-// No path, query or header is logged: they may hold values. What a client wrote is escaped.
+// No path, query or header is logged: they may hold values. What a client wrote is escaped, and of bounded length: the log is on memory of the host's.
 static const char log_text[] =
-        "    log-format '{\"time\":%Ts.%ms,\"client\":\"%ci\",\"host\":\"%[var(txn.host),json(utf8s)]\",\"address\":\"%[dst]\",\"port\":%[dst_port],"
-        "\"method\":\"%HM\",\"status\":%ST,\"tx\":%U,\"rx\":%B,\"duration_ms\":%Ta,\"state\":\"%ts\",\"grants\":\"%[var(txn.used)]\",\"alert\":\"%[var(txn.alert)]\"}'\n"
-        "    error-log-format '{\"time\":%Ts.%ms,\"client\":\"%ci\",\"host\":\"%[ssl_fc_sni,json(utf8s)]\",\"address\":\"%[dst]\",\"port\":%[dst_port],"
+        "    log-format '{\"time\":%Ts.%ms,\"client\":\"%ci\",\"host\":\"%[var(txn.host),bytes(0,64),json(utf8s)]\",\"address\":\"%[dst]\",\"port\":%[dst_port],"
+        "\"method\":\"%[var(txn.method),json(utf8s)]\",\"status\":%ST,\"tx\":%U,\"rx\":%B,\"duration_ms\":%Ta,\"state\":\"%ts\",\"grants\":\"%[var(txn.used)]\",\"alert\":\"%[var(txn.alert)]\"}'\n"
+        "    error-log-format '{\"time\":%Ts.%ms,\"client\":\"%ci\",\"host\":\"%[ssl_fc_sni,bytes(0,64),json(utf8s)]\",\"address\":\"%[dst]\",\"port\":%[dst_port],"
         "\"error\":\"%[fc_err_str,json(utf8s)]\"}'\n";
 
 #define AMBIGUOUS "% ; // /. \\\\" // in paths
@@ -53,6 +53,7 @@ static const char log_text[] =
 
 // Two Hosts or two credentials are two readings of one request. A dot segment or an escape would make a path in scope into another one at the origin.
 static const char checks_text[] =
+        "    http-request set-var(txn.method) method,bytes(0,16)\n"
         "    http-request set-var(txn.sni) ssl_fc_sni,lower\n"
         "    http-request set-var(txn.host) req.hdr(host),lower,field(1,:)\n"
         "    http-request set-var(txn.wanted) fc_pp_authority,lower\n"
@@ -345,7 +346,7 @@ int haproxy_config(const HaproxyConfig *config, char **ret, Error *err) {
         if (!t.f)
                 return error_set_errno(err, ENOMEM, "cannot write a configuration");
         fputs(global_text, t.f);
-        fprintf(t.f, "    log %s len 4096 format raw local0\n    stats socket %s/" HAPROXY_ADMIN " mode 600 level admin\n", config->log, config->sockets);
+        fprintf(t.f, "    log %s len 1024 format raw local0\n    stats socket %s/" HAPROXY_ADMIN " mode 600 level admin\n", config->log, config->sockets);
         fputs(defaults_text, t.f);
         write_front(&t);
         write_backends(&t);

@@ -31,7 +31,7 @@ static bool spared(const Compiled *compiled, const CompiledRule *rule, const cha
 }
 
 static void ask(const Compiled *compiled, const char *name, uint16_t port) {
-        const CompiledRule *inserts[4];
+        PolicyInsert inserts[4];
         Cidr address;
         size_t i = 0;
 

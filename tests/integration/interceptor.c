@@ -4,6 +4,7 @@
 #include <pwd.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -13,27 +14,32 @@
 #include "tests/integration/report.h"
 
 typedef struct World {
-        char directory[64], run[96];
+        char directory[64], run[96], store[96];
         Manager m;
         Instance *instance;
+        pid_t old; // a HAProxy that was
 } World;
 
 static usec_t limit(void) {
         return 30 * USEC_PER_SEC * report_slow();
 }
 
-static const Interceptor *it(World *w) {
+static const Interceptor *it(const World *w) {
         return interceptor_find(w->m.secrets, "one");
 }
 
-typedef bool (*Condition)(World *w);
+typedef bool (*Condition)(const World *w);
 
-static bool is_ready(World *w) {
+static bool is_ready(const World *w) {
         return strcmp(interceptor_state(it(w)), "ready") == 0;
 }
 
-static bool is_gone(World *w) {
+static bool is_gone(const World *w) {
         return !it(w);
+}
+
+static bool is_reaped(const World *w) {
+        return kill(w->old, 0) < 0;
 }
 
 static bool wait_for(World *w, Condition condition) {
@@ -44,6 +50,11 @@ static bool wait_for(World *w, Condition condition) {
                         return false;
         }
         return false;
+}
+
+static void run_for(World *w, usec_t span) {
+        for (usec_t end = clock_monotonic() + span; clock_monotonic() < end;)
+                (void) sd_event_run(w->m.event, 10 * USEC_PER_MSEC);
 }
 
 // What HAProxy holds; caller frees.
@@ -92,6 +103,7 @@ static bool setup(World *w) {
         snprintf(w->directory, sizeof(w->directory), "/tmp/hostd-interceptor.XXXXXX");
         if (!mkdtemp(w->directory) || chmod(w->directory, 0711) < 0)
                 return false;
+        snprintf(w->store, sizeof(w->store), "%s/state.db", w->directory);
         snprintf(w->run, sizeof(w->run), "%s/run", w->directory);
         (void) umask(0077);
         if (mkdir(w->run, 0755) < 0 || chmod(w->run, 0755) < 0)
@@ -99,7 +111,7 @@ static bool setup(World *w) {
         w->m.paths.run = w->run;
         w->m.state_fd = open(w->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         w->m.bus = event_bus_new();
-        if (sd_event_new(&w->m.event) < 0 || store_open(":memory:", &w->m.store, NULL) < 0)
+        if (sd_event_new(&w->m.event) < 0 || store_open(w->store, &w->m.store, NULL) < 0)
                 return false;
         secrets_open(&w->m);
         w->instance = instance_new(&w->m, &record, NULL);
@@ -138,6 +150,79 @@ static bool proxy_may_connect(World *w) {
                fstatat(it(w)->directory, "sock", &above, AT_SYMLINK_NOFOLLOW) == 0 && above.st_gid == proxy->pw_gid && (above.st_mode & 0777) == 0750;
 }
 
+// No file of this process can grow.
+static void disk_is_full(bool full) {
+        struct rlimit limit;
+
+        (void) signal(SIGXFSZ, SIG_IGN);
+        (void) getrlimit(RLIMIT_FSIZE, &limit);
+        limit.rlim_cur = full ? 0 : limit.rlim_max;
+        (void) setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+static unsigned stored(World *w) {
+        Binding **list = NULL;
+        unsigned damaged;
+        size_t n = 0;
+
+        if (binding_list(&w->m.secrets->vault, &list, &n, &damaged, NULL) < 0)
+                return 1000;
+        bindings_free(list, n);
+        return (unsigned) n;
+}
+
+static bool all_settled(const World *w) {
+        return w->m.secrets->n_leaving == 0;
+}
+
+// What ends does so although the disk is full, and is gone from there when it is not.
+static void ends_on_a_full_disk(World *w) {
+        char ids[3][17];
+        unsigned before = stored(w);
+
+        CHECK(grant(w, "a.example.com", ids[0]) && grant(w, "b.example.com", ids[1]) && grant(w, "c.example.com", ids[2]), "three more grants");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready) && map_has(w, ids[0]), "are served");
+        w->old = it(w)->pid;
+        disk_is_full(true);
+        CHECK(secrets_ungrant(w->m.secrets, ids[0], NULL) < 0, "the disk is full: an ungrant says that it failed");
+        CHECK(it(w)->pid <= 0 && !secrets_find(w->m.secrets, ids[0]), "but nothing serves it any more, from this moment on");
+        disk_is_full(false);
+        CHECK(wait_for(w, is_reaped), "its HAProxy is dead");
+        CHECK(strcmp(w->m.secrets->bindings[1]->id, ids[1]) == 0 && strcmp(w->m.secrets->bindings[2]->id, ids[2]) == 0, "the others are in their order");
+        CHECK(stored(w) == before + 3, "it is still on disk");
+        CHECK(wait_for(w, is_ready) && !map_has(w, ids[0]) && map_has(w, ids[1]), "the others are served again");
+        CHECK(wait_for(w, all_settled) && stored(w) == before + 2, "when the disk has room it goes from there");
+        disk_is_full(true);
+        CHECK(secrets_forget_instance(&w->m, "one", NULL) < 0 && w->m.secrets->n == 0, "a deletion on a full disk fails, and ends them");
+        disk_is_full(false);
+        CHECK(secrets_forget_instance(&w->m, "one", NULL) == 0 && stored(w) == 0, "and again, with room: nothing is left for another of its name");
+        CHECK(wait_for(w, is_gone), "and nothing serves it");
+}
+
+// One rotation while the values of another are on their way: the newest is what stays.
+static void rotates_twice(World *w) {
+        Value *three = value_of("value-three"), *four = value_of("value-four");
+        usec_t begun = clock_monotonic();
+
+        CHECK(secrets_rotate(w->m.secrets, "token", three, NULL) == 0, "one rotation");
+        while (!it(w)->filling && clock_monotonic() - begun < limit())
+                (void) sd_event_run(w->m.event, 10 * USEC_PER_MSEC);
+        CHECK(it(w)->filling && clock_monotonic() - begun < 200 * USEC_PER_MSEC * report_slow(), "is on its way at once");
+        CHECK(secrets_rotate(w->m.secrets, "token", four, NULL) == 0 && wait_for(w, is_ready), "when another comes");
+        CHECK(map_has(w, "dmFsdWUtZm91cg==") && !map_has(w, "dmFsdWUtdGhyZWU="), "the newest value is there");
+        (void) value_free(three);
+        (void) value_free(four);
+}
+
+static bool has_no_core(World *w) {
+        _cleanup_free_ char *filter = NULL;
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/%d/coredump_filter", it(w)->pid);
+        return io_read_file(AT_FDCWD, path, 64, &filter, NULL) >= 0 && filter[0] && strtoul(filter, NULL, 16) == 0;
+}
+
 static void life(World *w) {
         Value *one = value_of("value-one"), *two = value_of("value-two");
         char first[17], second[17];
@@ -145,13 +230,14 @@ static void life(World *w) {
 
         CHECK(secret_add(&w->m.secrets->vault, "token", one, NULL) == 0, "the secret is kept");
         CHECK(grant(w, "api.example.com", first), "a grant is taken while the instance does not run");
-        (void) sd_event_run(w->m.event, 200 * USEC_PER_MSEC);
+        run_for(w, 200 * USEC_PER_MSEC);
         CHECK(is_gone(w), "and starts nothing");
         instance_set_state(w->instance, INSTANCE_RUNNING);
         CHECK(wait_for(w, is_ready), "the instance runs: HAProxy is ready");
         if (!it(w))
                 return;
         CHECK(map_has(w, "dmFsdWUtb25l"), "it has the value");
+        CHECK(has_no_core(w), "no dump would have its memory in it");
         CHECK(others_read_nothing(w), "others read none of its files");
         CHECK(proxy_may_connect(w), "hostd-proxy may connect, and no other");
         pid = it(w)->pid;
@@ -159,19 +245,22 @@ static void life(World *w) {
         CHECK(map_has(w, "dmFsdWUtdHdv") && !map_has(w, "dmFsdWUtb25l"), "the new value is there and the old one is not");
         CHECK(it(w)->pid == pid, "in the same process");
         (void) kill(pid, SIGKILL);
-        (void) sd_event_run(w->m.event, 1000 * USEC_PER_MSEC);
+        run_for(w, 200 * USEC_PER_MSEC);
         CHECK(wait_for(w, is_ready) && it(w)->pid != pid && map_has(w, "dmFsdWUtdHdv"), "it is killed: it comes back with the value");
         CHECK(grant(w, "other.example.com", second), "another grant");
-        (void) sd_event_run(w->m.event, 1000 * USEC_PER_MSEC);
+        run_for(w, 200 * USEC_PER_MSEC);
         CHECK(wait_for(w, is_ready) && map_has(w, first) && map_has(w, second), "HAProxy serves both");
         CHECK(secrets_ungrant(w->m.secrets, first, NULL) == 0, "the first grant ends");
-        (void) sd_event_run(w->m.event, 1000 * USEC_PER_MSEC);
+        run_for(w, 200 * USEC_PER_MSEC);
         CHECK(wait_for(w, is_ready) && !map_has(w, first) && map_has(w, second), "HAProxy serves the other");
-        pid = it(w)->pid;
+        w->old = it(w)->pid;
         instance_set_state(w->instance, INSTANCE_STOPPED);
-        CHECK(wait_for(w, is_gone) && kill(pid, 0) < 0, "the instance stops: HAProxy is gone");
+        CHECK(wait_for(w, is_gone) && wait_for(w, is_reaped), "the instance stops: HAProxy is gone");
         instance_set_state(w->instance, INSTANCE_RUNNING);
         CHECK(wait_for(w, is_ready), "and back with it");
+        rotates_twice(w);
+        ends_on_a_full_disk(w);
+        CHECK(grant(w, "again.example.com", second), "a grant to the instance that is there");
         unsigned ended = 0;
         CHECK(secrets_revoke(w->m.secrets, "token", &ended, NULL) == 0 && ended == 1, "the secret is revoked");
         CHECK(wait_for(w, is_gone), "nothing is left of it");

@@ -791,6 +791,18 @@ def who(ns, address, port, kind=socket.SOCK_STREAM):
         return "unreachable"
 
 
+def ends(s):
+    try:
+        s.send(b"x")
+        time.sleep(0.2)
+        s.send(b"x")
+        return s.recv(100) == b""
+    except (ConnectionResetError, BrokenPipeError):
+        return True
+    except OSError:
+        return False
+
+
 def live_ids(slot):
     return [int(m, 16) & 0xffff for m in re.findall(r"0x([0-9a-f]{8})", run("nft", "list", "set", "inet", "hostd", "i%04x_live" % slot).stdout)]
 
@@ -817,8 +829,44 @@ def test_redirect(d):
     check(who("c1", four, 853) == "reset" and who("c1", four, 443, socket.SOCK_DGRAM) == "unreachable", "so are DoT and QUIC")
     check({who("c1", a, p) for a in ("169.254.0.1", "93.1.1.2") for p in (8453, 8443, 8480)} == {"reset"}, "nobody speaks to the redirects' ports who was not sent there")
     check(who("c1", "169.254.0.1", 3128) == "connect" and who("c1", "93.1.1.2", 3128) == "reset", "CONNECT is asked at the gateway's address only")
+    d.ok("policy 1 allow@0.0.0.0/0@any@-")
+    flows = [Flow("c1", four, 443), Flow("c1", four, 81)]
+    settle(flows)
+    d.ok("policy 1 allow@www.example.org@tcp@443 allow@0.0.0.0/0@any@-")
+    time.sleep(0.3)
+    check([f.dead for f in flows] == ["reset", None], "a name in front takes what is the proxy's from a flow that went past it, and no other (%s)" % [f.dead for f in flows])
+    stop(flows)
+    d.ok("policy 1 allow@0.0.0.0/0@any@-")
+    flows = [Flow("c1", four, 443), Flow("c1", four, 80)]
+    settle(flows)
+    d.ok("policy 1 deny@*.example.org@any@- allow@0.0.0.0/0@any@-")
+    time.sleep(0.3)
+    check([f.dead for f in flows] == ["reset"] * 2, "and so does a denial by name, of both ports (%s)" % [f.dead for f in flows])
+    stop(flows)
+    d.ok("border 1")
+    check(who("c1", four, 443) == "reset" and who("c1", four, 80) == "reset" and who("c1", four, 81) == "x", "which nothing opens while there is no proxy")
+    d.ok("border 1 resolver proxy")
     d.ok("policy 1 deny@93.1.1.0/24@tcp@- allow@*.example.org@tcp@80,443")
     check(who("c1", four, 443) == "reset" and who("c1", "93.1.2.1", 443) == "tls" and who("c1", "93.1.2.1", 80) == "http", "a denial in front is decided here; HTTP by Host")
+    d.ok("policy 1 deny@*.evil.example@any@- allow@0.0.0.0/0@any@- allow@::/0@any@-")
+    d.ok("border 1 resolver proxy proxy-shut")
+    check({who("c1", a, p) for a in (four, six) for p in (443, 80)} == {"reset"} and who("c1", "169.254.0.1", 3128) == "reset",
+          "a shut proxy is closed, and no rule by address behind the names decides in its place")
+    check(who("c1", four, 53, socket.SOCK_DGRAM) == "resolver", "the resolver is not")
+    d.ok("border 1 resolver proxy resolver-shut proxy-shut")
+    check(who("c1", four, 53, socket.SOCK_DGRAM) == "unreachable" and who("c1", four, 53) == "reset", "a shut resolver answers nothing")
+    d.ok("border 1 resolver proxy")
+    check(who("c1", four, 443) == "tls" and who("c1", four, 53, socket.SOCK_DGRAM) == "resolver", "and both open again")
+    with Inside("c1"):
+        s = socket.socket()
+    s.settimeout(2)
+    s.connect((four, 443))
+    s.send(b"x")
+    s.recv(10)
+    d.ok("border 1 resolver proxy proxy-shut")
+    check(ends(s), "a connection that was there is ended")
+    d.ok("border 1 resolver proxy")
+    d.ok("policy 1 deny@93.1.1.0/24@tcp@- allow@*.example.org@tcp@80,443")
     before = d.counters(1)
     d.ok("limits 1 connections=3")
     held = []
@@ -862,6 +910,8 @@ def test_names(d):
     d.ok("policy 1 " + policy)
     (number,) = live_ids(1)
     check(tcp("c1", "93.1.1.1", 9000)[0] == "reset", "a name without its address is closed")
+    d.ok("name 1 %d 93.1.1.1 30 1" % number)
+    check(tcp("c1", "93.1.1.1", 9000)[0] == "reset", "and so is a port that was not asked for")
     first, again = d.ms("name 1 %d 93.1.1.1 30" % number), sorted(d.ms("name 1 %d 93.1.1.1 30" % number) for _ in range(9))[4]
     d.ok("name 1 %d 2a01:4f8:2::1 30" % number)
     print("      address of a name: first %.2f ms, refreshed %.2f ms" % (first, again))

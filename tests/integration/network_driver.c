@@ -80,15 +80,16 @@ static int do_policy(char **a, Error *err) {
 
 static NetworkBorder border;
 
-// border SLOT [resolver] [proxy]
+// border SLOT [resolver] [proxy] [resolver-shut] [proxy-shut]
 static int do_border(char **a, Error *err) {
-        border = (NetworkBorder) {strv_contains(a + 2, "resolver"), strv_contains(a + 2, "proxy")};
+        border = (NetworkBorder) {strv_contains(a + 2, "resolver"), strv_contains(a + 2, "proxy"), strv_contains(a + 2, "resolver-shut"), strv_contains(a + 2, "proxy-shut")};
         return network_set_border(network, (uint16_t) number(a[1]), &border, err);
 }
 
-// name SLOT ID ADDRESS TTL
+// name SLOT ID ADDRESS TTL [PORTS]
 static int do_name(char **a, Error *err) {
-        NetworkName name = {(uint16_t) number(a[1]), (uint16_t) number(a[2]), strchr(a[3], ':') ? AF_INET6 : AF_INET, {0}, number(a[4])};
+        NetworkName name = {(uint16_t) number(a[1]), (uint16_t) number(a[2]), strchr(a[3], ':') ? AF_INET6 : AF_INET, {0}, number(a[4]),
+                            a[5] ? (uint32_t) number(a[5]) : UINT32_MAX};
 
         (void) inet_pton(name.family, a[3], name.address);
         return network_name_insert(network, &name, err);

@@ -58,6 +58,7 @@ class Hostd:
     def __init__(self, path):
         self.path, self.socket, self.cookie = path, None, 0
         self.inserts, self.applied, self.mode, self.held, self.hello = [], {}, "ack", [], None
+        self.ports = set()  # that were asked for, as bits of their rule's
 
     def connect(self):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -99,7 +100,8 @@ class Hostd:
         elif kind == self.APPLIED:
             self.applied[cookie] = struct.unpack("=i", payload)[0]
         elif kind == self.INSERT:
-            slot, rule, family, address, ttl = struct.unpack("=HHB3x16sI", payload)
+            slot, rule, family, address, ttl, ports = struct.unpack("=HHB3x16sII", payload)
+            self.ports.add(ports)
             address = socket.inet_ntop(*((socket.AF_INET, address[:4]) if family == 4 else (socket.AF_INET6, address)))
             self.inserts.append((slot, rule, address, ttl))
             if self.mode == "ack":
@@ -536,6 +538,10 @@ def test_inserts(hostd):
     hostd.views([slot(1, ssh)], whole=False)
     ask(1, "ssh.example")
     check(len(hostd.inserts) == 2, "after a change they are, though the answer is cached")
+    hostd.ports.clear()
+    hostd.views([slot(1, [rule("ssh.example", "deny", "tcp", "22")] + [rule("ssh.example", ports="22,443,2222", ident=7)])], whole=False)
+    check(ask(1, "ssh.example").rcode == NOERROR and hostd.ports == {4}, "a port that is denied to the name is not opened for it (%s)" % hostd.ports)
+    hostd.views([slot(1, ssh)], whole=False)
     hostd.mode = "hold"
     s = client(1)
     s.send(query("ssh2.example"))
@@ -741,8 +747,8 @@ def test_address_in_use(hostd):
     other.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"hv0002")
     other.bind(("169.254.0.1", PORT))
     other.listen()
-    check(hostd.views(first(), whole=False) < 0, "hostd hears that an instance has no names")
-    check(silent(2) and not silent(1), "which others have")
+    check(hostd.views(first(), whole=False) == 0, "an instance that cannot be listened to keeps no other's policy from being in force")
+    check(silent(2) and not silent(1), "it has no names, which others have")
     other.close()
     check(until(lambda: not silent(2), 5), "and that is mended as soon as it can be")
 
@@ -822,7 +828,7 @@ def main():
     program = Program()
     hostd = Hostd("/run/hostd/resolver.sock")
     hostd.connect()
-    check(hostd.hello == 1, "it says its version")
+    check(hostd.hello == 2, "it says its version")
     check(hostd.views(first()) == 0, "views are applied")
     test_process(program)
     test_answers(up)

@@ -197,6 +197,8 @@ req 4002 other.example.com / -H "$A $ph" >/dev/null
 check "a refusal says why" grep -q '^hostd: a placeholder' body
 check "a placeholder in a wrong place is an alert in the log" until_true 5 grep -q '"alert":"placeholder"' log
 check "the log is JSON, line by line" python3 -c 'import json; n=[json.loads(l) for l in open("log")]; assert len(n) > 50'
+req 4001 api.example.com /v1/x --http1.1 -X "$(printf 'Q%.0s' {1..500})" -H "Host: $(printf 'a%.0s' {1..200}).com" >/dev/null
+check "the log has no more than the beginning of what a guest wrote" python3 -c 'import json; n=[json.loads(l) for l in open("log")]; assert any(l.get("method") == 16 * "Q" for l in n) and any(l.get("host") == 64 * "a" for l in n) and all(len(l.get("host", "")) <= 64 for l in n)'
 
 # ---- rotation ----
 start $net load 4001 site/ca.pem "$ph" stop load.json

@@ -154,17 +154,25 @@ if [ -x "$libexec/hostd-flow" ]; then
         check "it comes back, too" wait_for 15 came_anew hostd-flow "$pid"
 fi
 
-# --- one that hangs: the answer waits for it, not for ever, and nobody is led to it until it has what changed
+# --- one that hangs: the answer waits for it, not for ever, and what is led to it is refused until it has what changed, whatever addresses are
+# allowed behind the names
+evil_by_name() { get pt-a -f --resolve evil.example.org:443:$evil https://evil.example.org/; }
+check "any address is allowed behind a denied name" hostctl policy set pt-names "deny nothing.example.org" "allow 0.0.0.0/0"
+check_is "another name is reached" evil evil_by_name
 proxy=$(helper_pid hostd-proxy)
 kill -STOP "$proxy"
 begin=$(now_ms)
-check "a policy is changed while the proxy hangs" hostctl policy set pt-names "allow good.example.org" "allow plain.good.example.org tcp 80" "allow other.example.org"
+check "a name is denied while the proxy hangs" hostctl policy set pt-names "deny evil.example.org" "deny nothing.example.org" "allow 0.0.0.0/0"
 took=$(($(now_ms) - begin))
 if [ $took -ge 1900 ] && [ $took -lt $((5000 * slow)) ]; then ok "the answer waits 2 s for it ($took ms)"; else fail "the answer waits" "$took ms"; fi
 check "with a warning that names it" sh -c "hostctl warning list | grep -q '^hostd-proxy '"
-check_not "and its connections are closed" get pt-a --resolve good.example.org:443:$good https://good.example.org/
+check_not "its connections are closed, to the name" evil_by_name
+check_not "and to its address" get pt-a -k https://$evil/
+check_not "and to others" get pt-a --resolve good.example.org:443:$good https://good.example.org/
 kill -CONT "$proxy"
 check "it goes on where it was" wait_for 15 answers pt-a
+check_not "with the name denied" evil_by_name
+check "the names are as before" hostctl policy set pt-names "allow good.example.org" "allow plain.good.example.org tcp 80" "allow other.example.org"
 check "without the warning" wait_for 10 sh -c "! hostctl warning list | grep -q '^hostd-proxy '"
 resolver=$(helper_pid hostd-resolver) proxy=$(helper_pid hostd-proxy)
 hostd_kill

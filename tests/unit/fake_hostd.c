@@ -305,11 +305,18 @@ static void fake_diff(Call *call) {
 
 // The newest first; a control character, although hostd-flow writes none.
 static int child_flows(Call *call) {
+        bool why = strstr(call_method(call), "Why");
+
+        if (why) // from a hostd-flow that was conquered
+                fputs("{\"time\":\"T5\",\"verdict\":\"deny\",\"kind\":\"http\",\"name\":\"$(id).example\",\"address\":\"192.0.2.1\",\"port\":80,"
+                      "\"reason\":\"denied: no rule allows it\"}\n"
+                      "{\"time\":\"T4\",\"verdict\":\"deny\",\"kind\":\"kernel\",\"address\":\"192.0.2.1;id\",\"reason\":\"denied: no rule allows it\"}\n",
+                      stdout);
         fputs("{\"time\":\"T3\",\"verdict\":\"deny\",\"kind\":\"tls\",\"name\":\"evil.example\",\"address\":\"192.0.2.1\",\"protocol\":\"tcp\","
               "\"port\":443,\"reason\":\"denied: no rule allows it\"}\n"
               "{\"time\":\"T2\",\"verdict\":\"deny\",\"kind\":\"kernel\",\"address\":\"2001:db8::1\",\"protocol\":\"udp\",\"port\":53,\"policy\":\"web\","
               "\"rule\":2,\"reason\":\"denied by rule 2 of policy web: ::/0 any\"}\n", stdout);
-        if (json_is_true(json_object_get(call_parameters(call), "denied")) || strstr(call_method(call), "Why"))
+        if (json_is_true(json_object_get(call_parameters(call), "denied")) || why)
                 fputs("{\"time\":\"T1\",\"verdict\":\"deny\",\"kind\":\"tls\",\"name\":\"evil.example\",\"address\":\"192.0.2.2\",\"protocol\":\"tcp\","
                       "\"port\":443,\"reason\":\"denied: no rule allows it\"}\n"
                       "{\"time\":\"T0\",\"verdict\":\"deny\",\"kind\":\"kernel\",\"address\":\"192.0.2.9\",\"protocol\":\"47\",\"reason\":\"over budget\"}\n", stdout);

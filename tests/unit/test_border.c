@@ -57,7 +57,7 @@ static FlowRecord some_record(void) {
 }
 
 static BorderInsert some_insert(void) {
-        return (BorderInsert) {.slot = 1, .rule_id = 2, .family = 4, .address = {192, 0, 2, 1}, .ttl_s = 60};
+        return (BorderInsert) {.slot = 1, .rule_id = 2, .family = 4, .address = {192, 0, 2, 1}, .ttl_s = 60, .ports = 1};
 }
 
 static size_t put(unsigned char *to, uint32_t type, uint64_t cookie, const void *payload, size_t length) {
@@ -131,6 +131,9 @@ static void test_rules_of_frames(void **state) {
         assert_int_equal(verdict(CONTROL_HELPER, BORDER_VIEWS, "{}", 2), 1);
         assert_int_equal(verdict(CONTROL_HELPER, BORDER_VIEWS, "{\0}", 3), -EPROTO);
         assert_int_equal(verdict(CONTROL_HOSTD, 99, "", 0), -EPROTO);
+        insert.ports = 0;
+        assert_int_equal(verdict(CONTROL_HOSTD, BORDER_INSERT, &insert, sizeof(insert)), -EPROTO);
+        insert.ports = 1;
         insert.address[4] = 1; // behind a v4 address
         assert_int_equal(verdict(CONTROL_HOSTD, BORDER_INSERT, &insert, sizeof(insert)), -EPROTO);
         insert.family = 6;
@@ -173,6 +176,9 @@ static void test_records_of_a_liar(void **state) {
         SPOILED(r.name[sizeof(r.name) - 1] = 'x');
         SPOILED(r.name[0] = '\x1b');
         SPOILED(r.name[0] = '"');
+        SPOILED(r.name[0] = '$');
+        SPOILED(r.name[0] = '`');
+        SPOILED(r.name[0] = ';');
         SPOILED(r.name[0] = ' ');
         SPOILED(r.policy[0] = '\n');
         SPOILED(r.reason[0] = '\n');
@@ -193,6 +199,8 @@ static void test_writers_keep_the_rules(void **state) {
         assert_true(flow_record_valid(&r, sizeof(r)));
         assert_int_equal(strlen(r.name), sizeof(r.name) - 1);
         assert_string_equal(r.secret, "a??b?");
+        flow_record_set_name(&r, "$(id)._x-1.Example", 18);
+        assert_string_equal(r.name, "??id?._x-1.Example");
         for (FlowKind i = 0; i < _FLOW_KIND_MAX; i++)
                 assert_int_equal(flow_kind_from_string(flow_kind_to_string(i)), i);
         for (FlowVerdict i = 0; i < _FLOW_VERDICT_MAX; i++)
@@ -391,6 +399,37 @@ static void test_links_break(void **state) {
         assert_int_equal(seen.r, -EPROTO);
         assert_int_equal(seen.frames, 0);
         (void) close(fds[1]);
+}
+
+// Whoever says much at once does not have the loop for himself, and what he said is not lost.
+static void test_many_frames_have_turns(void **state) {
+        _cleanup_event_ sd_event *event = NULL;
+        _cleanup_(control_link_freep) ControlLink *link = NULL;
+        static unsigned char bytes[1000 * (sizeof(ControlHeader) + sizeof(BorderResult))];
+        BorderResult result = {0};
+        Seen seen = {0};
+        size_t size = 0;
+        unsigned most = 0;
+        int fds[2];
+
+        assert_int_equal(sd_event_new(&event), 0);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+        ControlLinkConfig config = {.event = event, .fd = fds[0], .side = CONTROL_HOSTD, .frame = link_frame, .gone = link_is_gone, .userdata = &seen};
+        assert_int_equal(control_link_new(&config, &link), 0);
+        for (unsigned i = 0; i < 1000; i++)
+                size += put(bytes + size, BORDER_APPLIED, i + 1, &result, sizeof(result));
+        assert_int_equal(send(fds[1], bytes, size, 0), size);
+        (void) close(fds[1]);
+        for (int i = 0; i < 2000 && seen.gone == 0; i++) {
+                unsigned before = seen.frames;
+                assert_return_code(sd_event_run(event, 0), 0);
+                most = MAX2(most, seen.frames - before);
+        }
+        assert_int_equal(seen.frames, 1000);
+        assert_int_equal(seen.cookie, 1000);
+        assert_in_range(most, 1, 64);
+        assert_int_equal(seen.gone, 1);
+        assert_int_equal(seen.r, -ECONNRESET);
 }
 
 static void query_frame(ControlServer *server, const ControlFrame *frame, void *userdata) {
@@ -685,6 +724,7 @@ int main(void) {
                 cmocka_unit_test(test_sender_never_waits),
                 cmocka_unit_test(test_one_hostd),
                 cmocka_unit_test(test_links_break),
+                cmocka_unit_test(test_many_frames_have_turns),
                 cmocka_unit_test(test_queries_bring_a_pipe),
                 cmocka_unit_test(test_freed_by_its_frame),
                 cmocka_unit_test(test_questions),

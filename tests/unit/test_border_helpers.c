@@ -20,15 +20,17 @@
 
 // ---- the helper --------------------------------------------------------------------------------------------------------------
 
+#define OTHERS 50 // requests of another slot, behind a flood
+
 typedef struct Fake {
         sd_event *event;
-        bool deaf, refuses, floods, liar;
+        bool deaf, refuses, floods, liar, repeats, invents;
         uint64_t acks;
 } Fake;
 
 static void fake_frame(ControlServer *server, const ControlFrame *frame, void *userdata) {
         Fake *fake = userdata;
-        BorderInsert insert = {.slot = 1, .rule_id = 2, .family = 4, .address = {192, 0, 2, 1}, .ttl_s = 60};
+        BorderInsert insert = {.slot = 1, .rule_id = 2, .family = 4, .address = {192, 0, 2, 1}, .ttl_s = 60, .ports = 1};
 
         if (frame->header.type == BORDER_QUERY) {
                 int fd = control_server_take_fd(server);
@@ -42,9 +44,15 @@ static void fake_frame(ControlServer *server, const ControlFrame *frame, void *u
                 (void) control_server_send(server, BORDER_EVENT, 0, &(FlowRecord) {0}, sizeof(FlowRecord));
         if (frame->header.type == BORDER_VIEWS && !fake->deaf)
                 (void) control_server_applied(server, frame->header.cookie, fake->refuses ? -ENOMEM : 0);
+        for (unsigned i = 0; i < 3000 && frame->header.type == BORDER_VIEWS && fake->repeats; i++)
+                (void) control_server_applied(server, frame->header.cookie, -EIO);
+        if (frame->header.type == BORDER_VIEWS && fake->invents)
+                (void) control_server_answered(server, 7, 0);
         if (frame->header.type == BORDER_VIEWS && fake->floods)
-                for (unsigned i = 0; i < 6000; i++)
+                for (unsigned i = 0; i < 6000 + OTHERS; i++) {
+                        insert.slot = i < 6000 ? 1 : 2;
                         (void) control_server_send(server, BORDER_INSERT, i + 1, &insert, sizeof(insert));
+                }
         fake->refuses = false;
 }
 
@@ -62,6 +70,8 @@ static int fake_main(void) {
         fake.refuses = strstr(mode, "refuses");
         fake.floods = strstr(mode, "floods");
         fake.liar = strstr(mode, "liar");
+        fake.repeats = strstr(mode, "repeats");
+        fake.invents = strstr(mode, "invents");
         if (sd_event_default(&fake.event) < 0)
                 return 3;
         ControlServerConfig config = {.event = fake.event, .fd = fd, .frame = fake_frame, .userdata = &fake};
@@ -74,7 +84,7 @@ typedef struct Test {
         char run[96], programs[96], logs[96], self[PATH_MAX];
         sd_event *event;
         Border *border;
-        unsigned inserts, views, done;
+        unsigned inserts, others, views, done, changed;
         BorderPart late;
         int answer;
         uint64_t generation;
@@ -99,6 +109,7 @@ static int on_insert(void *userdata, const BorderInsert *insert) {
         Test *test = userdata;
 
         test->inserts++;
+        test->others += insert->slot == 2;
         return insert->rule_id == 2 ? 0 : -EINVAL;
 }
 
@@ -107,6 +118,7 @@ static void on_event(void *userdata, const FlowRecord *record) {
 }
 
 static void on_changed(void *userdata, BorderPart part) {
+        ((Test *) userdata)->changed++;
 }
 
 static void on_done(void *userdata, BorderPart late) {
@@ -302,6 +314,27 @@ static void test_child_dies(void **state) {
         assert_int_equal(helpers(test, 0), 1);
 }
 
+static void test_older_program(void **state) {
+        Test *test = *state;
+        _cleanup_free_ char *self = NULL;
+        char path[160];
+        size_t size;
+
+        install(test, BORDER_PROXY);
+        start(test);
+        until(test, BORDER_PART_PROXY, BORDER_UP);
+        assert_false(border_is_old(test->border, BORDER_PART_PROXY));
+        assert_false(border_is_old(test->border, BORDER_PART_FLOW)); // not there
+        (void) snprintf(path, sizeof(path), "%s/" BORDER_PROXY, test->programs);
+        assert_int_equal(io_read_file(AT_FDCWD, test->self, 64 << 20, &self, &size), 0);
+        assert_int_equal(io_write_atomic(AT_FDCWD, path, self, size, 0755), 0); // as dpkg does
+        assert_true(border_is_old(test->border, BORDER_PART_PROXY));
+        assert_int_equal(helpers(test, SIGKILL), 1);
+        until(test, BORDER_PART_PROXY, BORDER_DOWN);
+        until(test, BORDER_PART_PROXY, BORDER_UP);
+        assert_false(border_is_old(test->border, BORDER_PART_PROXY));
+}
+
 static void test_deaf(void **state) {
         Test *test = *state;
 
@@ -345,10 +378,11 @@ static void test_too_much(void **state) {
         install(test, BORDER_RESOLVER);
         start(test);
         until(test, BORDER_PART_RESOLVER, BORDER_UP);
-        while (test->inserts + border_dropped(test->border, BORDER_PART_RESOLVER) < 6000 && clock_monotonic() < end)
+        while (test->inserts + border_dropped(test->border, BORDER_PART_RESOLVER) < 6000 + OTHERS && clock_monotonic() < end)
                 (void) sd_event_run(test->event, 100 * USEC_PER_MSEC);
-        assert_int_equal(test->inserts + border_dropped(test->border, BORDER_PART_RESOLVER), 6000);
+        assert_int_equal(test->inserts + border_dropped(test->border, BORDER_PART_RESOLVER), 6000 + OTHERS);
         assert_in_range(test->inserts, 4000, 5999);
+        assert_int_equal(test->others, OTHERS); // the flood is one slot's, and takes nothing from another
         assert_int_equal(border_state(test->border, BORDER_PART_RESOLVER), BORDER_UP); // it gets answers
 }
 
@@ -363,6 +397,27 @@ static void test_liar(void **state) {
         assert_non_null(strstr(border_reason(test->border, BORDER_PART_RESOLVER), "may not say"));
         wait_for(test, 1, 50 * USEC_PER_MSEC);
         assert_int_equal(test->late, BORDER_PART_RESOLVER); // it lives
+}
+
+static void test_answers_more_than_asked(void **state) {
+        Test *test = *state;
+
+        write_mode(test, "repeats");
+        install(test, BORDER_RESOLVER);
+        start(test);
+        until(test, BORDER_PART_RESOLVER, BORDER_UP);
+        test->changed = 0;
+        until(test, BORDER_PART_RESOLVER, BORDER_DOWN);
+        assert_non_null(strstr(border_reason(test->border, BORDER_PART_RESOLVER), "more than it was asked for"));
+        assert_in_range(test->changed, 1, 3); // not one for each of thousands
+        (void) border_free(test->border);
+        (void) helpers(test, SIGKILL);
+        write_mode(test, "invents");
+        install(test, BORDER_FLOW);
+        start(test);
+        until(test, BORDER_PART_FLOW, BORDER_UP);
+        until(test, BORDER_PART_FLOW, BORDER_DOWN);
+        assert_non_null(strstr(border_reason(test->border, BORDER_PART_FLOW), "more than it was asked for"));
 }
 
 static void on_answered(void *userdata, int r) {
@@ -428,11 +483,13 @@ int main(int argc, char **argv) {
                 cmocka_unit_test_setup_teardown(test_flow_has_logs, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_outlives_hostd, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_child_dies, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_older_program, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_deaf, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_refuses_once, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_too_much, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_query, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_liar, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_answers_more_than_asked, setup, teardown),
         };
         const char *name = strrchr(argv[0], '/');
 

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "base/io.h"
+#include "flow/answer.h"
 #include "flow/log.h"
 #include "flow/query.h"
 
@@ -327,6 +328,43 @@ static void sweep(void **state) {
         assert_int_equal(faccessat(dir, "d", F_OK, 0), 0);
 }
 
+static void on_done(Answer *answer, int r, void *userdata) {
+        *(int *) userdata = r;
+}
+
+// Each bit that is read is progress, and none of it buys time.
+static void slow_reader(void **state) {
+        int dir = *(int *) *state, fds[2], result = 1;
+        FlowLog *log = log_open(dir, &FLOW_LOG_DEFAULTS);
+        FlowRecord record = record_make(FLOW_DNS, FLOW_ALLOW, "x");
+        FlowFilter filter = EVERYTHING;
+        sd_event *event = NULL;
+        Answer *answer = NULL;
+        usec_t begun, taken = 0;
+        char some[4096];
+
+        for (int i = 0; i < 20000; i++)
+                flow_log_write(log, &record, NOW);
+        (void) flow_log_free(log);
+        assert_int_equal(sd_event_new(&event), 0);
+        assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+        AnswerConfig config = {.event = event, .fd = fds[1], .deadline = 400 * USEC_PER_MSEC, .done = on_done, .userdata = &result};
+        assert_int_equal(flow_query_new(dir, "a", &filter, &config.query), 0);
+        assert_int_equal(answer_new(&config, &answer), 0);
+        for (begun = clock_monotonic(); result > 0 && clock_monotonic() - begun < 10 * USEC_PER_SEC;) {
+                (void) sd_event_run(event, 20 * USEC_PER_MSEC);
+                if (clock_monotonic() - begun >= (taken + 1) * 50 * USEC_PER_MSEC) {
+                        taken++;
+                        assert_true(read(fds[0], some, sizeof(some)) > 0);
+                }
+        }
+        assert_int_equal(result, -ETIMEDOUT);
+        assert_true(clock_monotonic() - begun >= 400 * USEC_PER_MSEC);
+        (void) answer_free(answer);
+        (void) close(fds[0]);
+        sd_event_unref(event);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(lines),
@@ -334,6 +372,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(bounded, setup, teardown), cmocka_unit_test_setup_teardown(age, setup, teardown),
                 cmocka_unit_test_setup_teardown(torn_lines, setup, teardown), cmocka_unit_test_setup_teardown(full, setup, teardown),
                 cmocka_unit_test_setup_teardown(sweep, setup, teardown),
+                cmocka_unit_test_setup_teardown(slow_reader, setup, teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,6 +16,7 @@
 #include "base/io.h"
 #include "base/strv.h"
 #include "secret/haproxy.h"
+#include "secret/haproxy_log.h"
 #include "secret/runtime.h"
 
 static Binding example(BindingPlace place) {
@@ -260,10 +261,85 @@ static void test_socket_of_another(void **state) {
         assert_string_equal(record, "");
 }
 
+// ---- log ----
+
+// Says far more than there may be, for a second and a half, while hostd reads. Returns how many lines it could not even say.
+static unsigned flood(sd_event *event, int fd) {
+        char line[3000];
+        unsigned refused = 0;
+
+        memset(line, 'x', sizeof(line));
+        memcpy(line, "\x1b\x80", 2);
+        line[sizeof(line) - 1] = '\n';
+        for (usec_t end = clock_monotonic() + 1500 * USEC_PER_MSEC; clock_monotonic() < end;) {
+                for (int i = 0; i < 50; i++)
+                        refused += write(fd, line, sizeof(line)) != (ssize_t) sizeof(line);
+                assert_true(sd_event_run(event, 1000) >= 0);
+        }
+        return refused;
+}
+
+static char *log_text_of(int directory, const char *name, size_t *ret_size) {
+        char *text = NULL;
+
+        assert_int_equal(io_read_file(directory, name, HAPROXY_LOG_MAX, &text, ret_size), 0); // no larger
+        return text;
+}
+
+static void test_log(void **state) {
+        char path[] = "/tmp/hostd-test-haproxy.XXXXXX";
+        _cleanup_free_ char *old = NULL, *text = NULL, *full = calloc(1, HAPROXY_LOG_MAX);
+        _cleanup_close_ int directory = -EBADF, fd = -EBADF;
+        HaproxyLog *log = NULL;
+        sd_event *event = NULL;
+        size_t size;
+
+        assert_non_null(mkdtemp(path));
+        directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        memset(full, 'y', HAPROXY_LOG_MAX - 10);
+        assert_int_equal(io_write_atomic(directory, HAPROXY_LOG_FILE, full, HAPROXY_LOG_MAX - 10, 0600), 0);
+        assert_int_equal(sd_event_new(&event), 0);
+        assert_int_equal(haproxy_log_new(event, directory, &log, &fd, NULL), 0);
+        assert_true(flood(event, fd) > 0);
+        assert_true(write(fd, "the end", 7) == 7 || errno == EAGAIN);
+        log = haproxy_log_free(log);
+        old = log_text_of(directory, HAPROXY_LOG_OLD, &size);
+        assert_int_equal(size, HAPROXY_LOG_MAX - 10);
+        text = log_text_of(directory, HAPROXY_LOG_FILE, &size);
+        assert_true(count(text, "\n") <= 3 * (HAPROXY_LOG_LINES_PER_SECOND + 1));
+        assert_true(count(text, "\n??x") >= HAPROXY_LOG_LINES_PER_SECOND);
+        assert_true(count(text, "{\"lost\":") >= 1);
+        for (const char *line = text; *line; line = strchr(line, '\n') + 1)
+                assert_true(strcspn(line, "\n") < HAPROXY_LOG_LINE_MAX);
+        sd_event_unref(event);
+        (void) io_remove_tree(AT_FDCWD, path);
+}
+
+// What HAProxy said last is there when hostd has ended it.
+static void test_log_end(void **state) {
+        char path[] = "/tmp/hostd-test-haproxy.XXXXXX";
+        _cleanup_close_ int directory = -EBADF, fd = -EBADF;
+        _cleanup_free_ char *text = NULL;
+        HaproxyLog *log = NULL;
+        sd_event *event = NULL;
+
+        assert_non_null(mkdtemp(path));
+        directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(sd_event_new(&event), 0);
+        assert_int_equal(haproxy_log_new(event, directory, &log, &fd, NULL), 0);
+        assert_int_equal(write(fd, "one\ntwo", 7), 7);
+        log = haproxy_log_free(log);
+        text = log_text_of(directory, HAPROXY_LOG_FILE, NULL);
+        assert_string_equal(text, "one\ntwo\n");
+        sd_event_unref(event);
+        (void) io_remove_tree(AT_FDCWD, path);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_text),          cmocka_unit_test(test_nothing_unchecked), cmocka_unit_test(test_fill),
                 cmocka_unit_test(test_false_answers), cmocka_unit_test(test_socket_of_another),
+                cmocka_unit_test(test_log),           cmocka_unit_test(test_log_end),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

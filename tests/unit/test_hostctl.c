@@ -162,11 +162,13 @@ static void test_flows(void **state) {
 static void test_why(void **state) {
         expect("why one -c last,first,count,to,reason,allow", 0,
                "LAST  FIRST  COUNT  TO                REASON                                    ALLOWED BY\n"
+               "T5    T5     1      $(id).example:80  denied: no rule allows it                 -\n"
+               "T4    T4     1      192.0.2.1;id      denied: no rule allows it                 -\n"
                "T3    T1     2      evil.example:443  denied: no rule allows it                 allow evil.example tcp 443\n"
                "T2    T2     1      [2001:db8::1]:53  denied by rule 2 of policy web: ::/0 any  allow 2001:db8::1/128 udp 53\n"
                "T0    T0     1      192.0.2.9         over budget                               -\n"
                "\nTo allow the newest of these, with a policy of its own in front of the others:\n"
-               "  hostctl policy set one-more \"allow evil.example tcp 443\"\n  hostctl set one policies=one-more\n",
+               "  hostctl policy set one-more 'allow evil.example tcp 443'\n  hostctl set one policies=one-more\n",
                "1 lines of the log");
 }
 

@@ -340,11 +340,40 @@ static void test_bad_categories(void **state) {
         }
 }
 
+// What a denial by name takes of an allow's ports is not opened at the name's addresses; of other names it is.
+static void test_inserts_denied(void **state) {
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        _cleanup_(compiled_freep) Compiled *compiled = NULL;
+        PolicyInsert rules[4];
+
+        assert_int_equal(policy_new("p", &policy), 0);
+        assert_int_equal(add(policy, "deny evil.example.org tcp 22", NULL), 0);
+        assert_int_equal(add(policy, "deny evil.example.org udp 53-123", NULL), 0);
+        for (unsigned i = 1; i <= 20; i++) { // more than the decision about the name itself remembers
+                char text[64];
+                (void) snprintf(text, sizeof(text), "deny many.example.org tcp %u", 2000 + i);
+                assert_int_equal(add(policy, text, NULL), 0);
+        }
+        assert_int_equal(add(policy, "allow *.example.org tcp 22,443,2020-2021", NULL), 0);
+        assert_int_equal(add(policy, "allow *.example.org udp 123", NULL), 0);
+        assert_int_equal(add(policy, "deny late.example.org tcp 22", NULL), 0); // behind: too late
+        assert_int_equal(compiled_new(&policy, 1, &compiled, NULL), 0);
+        assert_int_equal(policy_inserts(compiled, "evil.example.org", rules, 4), 1);
+        assert_ptr_equal(rules[0].rule, &compiled->rules[22]);
+        assert_int_equal(rules[0].ports, 1 << 2 | 1 << 3); // in the rule's order: 22, 443, 2020, 2021
+        assert_int_equal(policy_inserts(compiled, "many.example.org", rules, 4), 2);
+        assert_int_equal(rules[0].ports, 1 << 0 | 1 << 3);
+        assert_int_equal(policy_inserts(compiled, "late.example.org", rules, 4), 2);
+        assert_int_equal(rules[0].ports, 1 << 0 | 1 << 2 | 1 << 3);
+        assert_int_equal(rules[1].ports, 1);
+        assert_int_equal(policy_inserts(compiled, "evil.example.org", rules, 0), 1);
+}
+
 static void test_inserts(void **state) {
         _cleanup_(policy_freep) Policy *policy = NULL, *more = NULL;
         _cleanup_(compiled_freep) Compiled *compiled = NULL;
         _cleanup_error_ Error err = ERROR_NULL;
-        const CompiledRule *rules[4];
+        PolicyInsert rules[4];
         Cidr address;
 
         assert_int_equal(policy_new("p", &policy), 0);
@@ -356,7 +385,8 @@ static void test_inserts(void **state) {
         assert_int_equal(add(policy, "allow 0.0.0.0/0 any -", NULL), 0);
         assert_int_equal(compiled_new(&policy, 1, &compiled, NULL), 0);
         assert_int_equal(policy_inserts(compiled, "example.org", rules, 4), 1);
-        assert_ptr_equal(rules[0], &compiled->rules[1]);
+        assert_ptr_equal(rules[0].rule, &compiled->rules[1]);
+        assert_int_equal(rules[0].ports, 2); // 443 is the proxy's
         assert_int_equal(policy_inserts(compiled, "a.example.org", rules, 4), 1);
         assert_int_equal(cidr_parse("10.1.2.3", &address), 0);
         assert_true(policy_may_answer(compiled, &address)); // named on purpose
@@ -417,7 +447,7 @@ int main(void) {
                 cmocka_unit_test(test_denied_table), cmocka_unit_test(test_digest),
                 cmocka_unit_test(test_explain_names), cmocka_unit_test(test_http),     cmocka_unit_test(test_text),
                 cmocka_unit_test(test_index),        cmocka_unit_test(test_category),  cmocka_unit_test(test_bad_categories), cmocka_unit_test(test_spared),
-                cmocka_unit_test(test_inserts),
+                cmocka_unit_test(test_inserts), cmocka_unit_test(test_inserts_denied),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

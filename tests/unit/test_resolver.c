@@ -181,6 +181,9 @@ static void test_grants(void **state) {
         other = key;
         other.family = 6;
         assert_false(grants_fresh(&grants, &other, USEC_PER_SEC));
+        other = key;
+        other.ports = 2; // as another name of the address has them
+        assert_false(grants_fresh(&grants, &other, USEC_PER_SEC));
         // Given again, it is as new.
         assert_int_equal(grants_add(&grants, &key, 30, 400 * USEC_PER_SEC), 0);
         assert_true(grants_fresh(&grants, &key, 700 * USEC_PER_SEC));

@@ -103,13 +103,15 @@ static void test_policy_golden(void **state) {
                 "ct mark set 0x00010001 goto i0001_pass\n"
                 "add rule inet hostd i0001_rules meta nfproto ipv6 ct original ip6 daddr 2a00::/16 meta l4proto tcp ct original proto-dst 80-90 "
                 "ct mark set 0x00010002 goto i0001_pass\n"
+                "add rule inet hostd i0001_rules meta l4proto tcp ct original proto-dst 443 goto i0001_deny\n"
+                "add rule inet hostd i0001_rules meta l4proto tcp ct original proto-dst 80 goto i0001_deny\n"
                 "add rule inet hostd i0001_rules ct mark 0 comment \"0004\"\n"
                 "add element inet hostd i0001_live { 0x00010001 comment \"DIGEST\", 0x00010002 comment \"DIGEST\", 0x00010003 comment \"DIGEST\" }\n";
         PolicyRule rules[] = {
                 {.action = POLICY_DENY, .to = (char *) "93.1.2.0/24"},
                 {.action = POLICY_ALLOW, .to = (char *) "0.0.0.0/0", .comment = (char *) "\"; } flush ruleset"},
                 {.action = POLICY_ALLOW, .to = (char *) "2a00::/16", .protocol = POLICY_TCP, .ports = (char *) "85-90,80-86"},
-                // by name: no rule of the packet filter, but a live mark
+                // by name: a live mark, and what is the proxy's is not forwarded
                 {.action = POLICY_DENY, .to = (char *) "a.example.org"},
                 {.action = POLICY_ALLOW, .to = (char *) "*.example.org"},
         };
@@ -215,6 +217,8 @@ static void test_border(void **state) {
         static const char *const order[] = {
                 "i0001_rules meta nfproto ipv4 meta l4proto tcp ct mark set ct original ip daddr . meta l4proto . ct original proto-dst map @i0001_names4 ct mark @i0001_live goto i0001_pass",
                 "i0001_rules meta nfproto ipv4 ct original ip daddr 1.2.3.0/24 meta l4proto tcp ct original proto-dst 443 goto i0001_deny",
+                "i0001_rules meta nfproto ipv4 ct original ip daddr 1.0.0.0/8 goto i0001_deny", "i0001_rules meta l4proto tcp ct original proto-dst 443 goto i0001_deny",
+                "i0001_rules meta nfproto ipv4 ct original ip daddr 2.0.0.0/8 meta l4proto tcp ct original proto-dst 443 ct mark set",
                 "i0001_nat meta l4proto udp ct original proto-dst 53 redirect to :8453", "i0001_nat meta l4proto tcp ct original proto-dst 53 redirect to :8453",
                 "i0001_nat meta nfproto ipv4 ct original ip daddr 1.2.3.0/24 meta l4proto tcp ct original proto-dst 443 return",
                 "i0001_nat meta nfproto ipv4 ct original ip daddr 1.0.0.0/8 return", "i0001_nat meta l4proto tcp ct original proto-dst 443 redirect to :8443", NULL,
@@ -235,10 +239,42 @@ static void test_border(void **state) {
         assert_null(strstr(both, "i0001_nat meta nfproto ipv4 ct original ip daddr 1.2.4.0/24"));
         assert_null(strstr(none, "redirect"));
         assert_null(strstr(none, "names"));
+        assert_non_null(strstr(none, "i0001_rules meta l4proto tcp ct original proto-dst 443 goto i0001_deny")); // whether the proxy is there or not
+        assert_null(strstr(none, "ct original proto-dst 80 "));
         rules[3].ports = (char *) "80,443";
         web = policy_text_new(&policy, (NetworkBorder) {true, true});
         assert_non_null(strstr(web, "redirect to :8480"));
+        assert_non_null(strstr(web, "i0001_rules meta l4proto tcp ct original proto-dst 80 goto i0001_deny"));
         assert_null(strstr(web, "@i0001_names")); // both are the proxy's
+}
+
+static char *border_text_new(const NetworkBorder *border) {
+        char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+
+        ruleset_border(f, 1, border);
+        (void) fclose(f);
+        return text;
+}
+
+// A shut door admits nobody and leaves the redirect: without it what stands behind the names would decide.
+static void test_border_shut(void **state) {
+        PolicyRule rules[] = {{.action = POLICY_DENY, .to = (char *) "*.evil.example"}, {.action = POLICY_ALLOW, .to = (char *) "0.0.0.0/0"}};
+        Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)};
+        const NetworkBorder open = {.resolver = true, .proxy = true}, shut = {true, true, true, true}, proxy = {.resolver = true, .proxy = true, .proxy_shut = true};
+        _cleanup_free_ char *all = border_text_new(&open), *some = border_text_new(&proxy), *none = border_text_new(&shut), *policy_text = policy_text_new(&policy, shut);
+
+        assert_non_null(strstr(all, "dport 8453 accept"));
+        assert_non_null(strstr(all, "i0001_local"));
+        assert_non_null(strstr(some, "dport 8453 accept"));
+        assert_null(strstr(some, "i0001_local"));
+        assert_null(strstr(none, "accept"));
+        assert_null(strstr(none, "i0001_local"));
+        assert_non_null(strstr(none, "flush chain inet hostd i0001_border"));
+        assert_non_null(strstr(policy_text, "redirect to :8453"));
+        assert_non_null(strstr(policy_text, "redirect to :8443"));
+        assert_non_null(strstr(policy_text, "redirect to :8480"));
 }
 
 // Nothing of the helpers' passes in front of what keeps them in but answers and the resolver's upstreams.
@@ -265,6 +301,7 @@ int main(void) {
                 cmocka_unit_test(test_address), cmocka_unit_test(test_slot_order), cmocka_unit_test(test_base_order), cmocka_unit_test(test_policy_golden), cmocka_unit_test(test_policy_map),
                 cmocka_unit_test(test_limits),
                 cmocka_unit_test(test_border),
+                cmocka_unit_test(test_border_shut),
                 cmocka_unit_test(test_helpers),
         };
 

@@ -57,6 +57,40 @@ static void assert_file(int dir, const char *path, const char *text, mode_t mode
         assert_int_equal(st.st_mode & 07777, mode);
 }
 
+// As one who is less trusted than whoever removes might make it.
+static void test_removal_has_a_depth(void **state) {
+        Scratch *s = *state;
+        int r = 0, top = openat(s->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), at = top;
+
+        for (unsigned i = 0; i < 2000; i++) {
+                int next;
+                assert_int_equal(mkdirat(at, "d", 0755), 0);
+                next = openat(at, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                assert_true(next >= 0);
+                (void) close(at);
+                at = next;
+        }
+        (void) close(at);
+        assert_int_equal(put_file(s->fd, "d/file", "x", 0600), 0);
+        assert_int_equal(io_remove_tree(s->fd, "d"), -ELOOP);
+        assert_int_equal(faccessat(s->fd, "d/file", F_OK, 0), -1); // what can go is gone
+        assert_int_equal(faccessat(s->fd, "d/d", F_OK, 0), 0);
+        for (unsigned i = 0; i < 2000 && (r = io_remove_tree(s->fd, "d")) == -ELOOP; i++) { // from below, as a person would
+                int deep = openat(s->fd, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                for (unsigned k = 0; k < 100; k++) {
+                        int next = openat(deep, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                        (void) close(deep);
+                        assert_true((deep = next) >= 0);
+                }
+                assert_int_equal(renameat(deep, "d", s->fd, "rest"), 0);
+                (void) close(deep);
+                assert_int_equal(io_remove_tree(s->fd, "d"), 0);
+                assert_int_equal(renameat(s->fd, "rest", s->fd, "d"), 0);
+        }
+        assert_int_equal(r, 0);
+        assert_int_equal(faccessat(s->fd, "d", F_OK, 0), -1);
+}
+
 static void test_round_trip(void **state) {
         Scratch *s = *state;
         _cleanup_close_ int stream = stream_new();
@@ -377,7 +411,7 @@ static void test_path_valid(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                SCRATCH_TEST(test_round_trip),    SCRATCH_TEST(test_single_file_and_dot), SCRATCH_TEST(test_hostile),
+                SCRATCH_TEST(test_removal_has_a_depth), SCRATCH_TEST(test_round_trip), SCRATCH_TEST(test_single_file_and_dot), SCRATCH_TEST(test_hostile),
                 SCRATCH_TEST(test_existing_link), SCRATCH_TEST(test_limits),              SCRATCH_TEST(test_cut),
                 SCRATCH_TEST(test_stream),        SCRATCH_TEST(test_keep_owner),          SCRATCH_TEST(test_names),
                 SCRATCH_TEST(test_list),          cmocka_unit_test(test_path_valid),

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// HaproxyLog: see haproxy_log.h.
+#include "secret/haproxy_log.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/io.h"
+
+#define READ_MAX 16384
+#define READS_AT_END 8 // more than a pipe holds
+
+struct HaproxyLog {
+        int directory; // borrowed
+        int pipe, file;
+        size_t size; // of the file
+        sd_event_source *io, *pause;
+        char line[HAPROXY_LOG_LINE_MAX];
+        size_t used;
+        usec_t second; // when the lines were last counted from 0
+        unsigned lines;
+        unsigned long lost;
+};
+
+static int open_file(HaproxyLog *log) {
+        struct stat st;
+
+        (void) close_fd(log->file);
+        log->file = openat(log->directory, HAPROXY_LOG_FILE, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (log->file < 0 || fstat(log->file, &st) < 0)
+                return -errno;
+        log->size = (size_t) st.st_size;
+        return 0;
+}
+
+// A line that cannot be written is not worth more than itself.
+static void append(HaproxyLog *log, const char *text, size_t n) {
+        if (log->size + n > HAPROXY_LOG_MAX && (renameat(log->directory, HAPROXY_LOG_FILE, log->directory, HAPROXY_LOG_OLD) < 0 || open_file(log) < 0))
+                return;
+        if (log->size + n <= HAPROXY_LOG_MAX && io_write_all(log->file, text, n) >= 0)
+                log->size += n;
+}
+
+static void tell_lost(HaproxyLog *log) {
+        char text[64];
+
+        if (log->lost == 0)
+                return;
+        (void) snprintf(text, sizeof(text), "{\"lost\":%lu}\n", log->lost);
+        append(log, text, strlen(text));
+        log->lost = 0;
+}
+
+static void end_line(HaproxyLog *log) {
+        if (log->lines < HAPROXY_LOG_LINES_PER_SECOND) {
+                log->lines++;
+                log->line[log->used] = '\n';
+                append(log, log->line, log->used + 1);
+        } else
+                log->lost++;
+        log->used = 0;
+}
+
+static void take(HaproxyLog *log, const char *data, size_t n) {
+        for (size_t i = 0; i < n; i++)
+                if (data[i] == '\n')
+                        end_line(log);
+                else if (log->used < sizeof(log->line) - 1)
+                        log->line[log->used++] = data[i] >= ' ' && data[i] <= '~' ? data[i] : '?';
+}
+
+static ssize_t read_some(HaproxyLog *log) {
+        char data[READ_MAX];
+        ssize_t n = read(log->pipe, data, sizeof(data));
+
+        if (n > 0)
+                take(log, data, (size_t) n);
+        return n;
+}
+
+static void count_anew(HaproxyLog *log) {
+        usec_t now = clock_monotonic();
+
+        if (now - log->second < USEC_PER_SEC)
+                return;
+        log->second = now;
+        log->lines = 0;
+        tell_lost(log);
+}
+
+static int pause_over(sd_event_source *source, uint64_t usec, void *userdata) {
+        HaproxyLog *log = userdata;
+
+        log->pause = sd_event_source_disable_unref(log->pause);
+        count_anew(log);
+        (void) sd_event_source_set_enabled(log->io, SD_EVENT_ON);
+        return 0;
+}
+
+// One that says too much is not even read for a second: its pipe gets full, and costs nothing then. Without the timer it would stay so.
+static void pause_reading(HaproxyLog *log) {
+        if (sd_event_add_time_relative(sd_event_source_get_event(log->io), &log->pause, CLOCK_MONOTONIC, USEC_PER_SEC, 1, pause_over, log) >= 0)
+                (void) sd_event_source_set_enabled(log->io, SD_EVENT_OFF);
+}
+
+static int on_io(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        HaproxyLog *log = userdata;
+
+        count_anew(log);
+        if (read_some(log) == 0)
+                (void) sd_event_source_set_enabled(log->io, SD_EVENT_OFF); // it has closed it
+        else if (log->lines >= HAPROXY_LOG_LINES_PER_SECOND)
+                pause_reading(log);
+        return 0;
+}
+
+int haproxy_log_new(sd_event *event, int directory, HaproxyLog **ret, int *ret_fd, Error *err) {
+        _cleanup_(haproxy_log_freep) HaproxyLog *log = calloc(1, sizeof(HaproxyLog));
+        _cleanup_close_ int write_end = -EBADF;
+        int ends[2], r;
+
+        if (!log)
+                return error_set_errno(err, ENOMEM, "cannot keep a log");
+        log->directory = directory;
+        log->pipe = log->file = -EBADF;
+        r = open_file(log);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot write " HAPROXY_LOG_FILE);
+        if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+                return error_set_errno(err, errno, "cannot make a pipe");
+        log->pipe = ends[0];
+        write_end = ends[1];
+        r = sd_event_add_io(event, &log->io, log->pipe, EPOLLIN, on_io, log);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot read a pipe");
+        (void) sd_event_source_set_priority(log->io, SD_EVENT_PRIORITY_IDLE); // a guest decides how much there is
+        *ret = TAKE_PTR(log);
+        *ret_fd = TAKE_FD(write_end);
+        return 0;
+}
+
+HaproxyLog *haproxy_log_free(HaproxyLog *log) {
+        if (!log)
+                return NULL;
+        for (int i = 0; i < READS_AT_END && log->pipe >= 0 && read_some(log) > 0; i++)
+                ;
+        if (log->used > 0)
+                end_line(log);
+        tell_lost(log);
+        log->io = sd_event_source_disable_unref(log->io);
+        log->pause = sd_event_source_disable_unref(log->pause);
+        (void) close_fd(log->pipe);
+        (void) close_fd(log->file);
+        free(log);
+        return NULL;
+}
