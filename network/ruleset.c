@@ -176,6 +176,9 @@ static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t
         exposed_accept(f, t->out, t);
         // Of a connection from outside only what is exposed passes; the rules know the host's address as its destination.
         RULE(f, t->out, "ct direction reply goto %s", t->deny);
+        // Somebody else led it elsewhere, such as to a container by a port of the host's: the rules judge the address that was asked for, not
+        // where it goes. Ours are not here: what is redirected ends on the host, and what is exposed begins outside.
+        RULE(f, t->out, "ct status dnat goto %s", t->deny);
         RULE(f, t->out, "ct state != { new, established } goto %s", t->deny);
         RULE(f, t->out, "ct state established ct mark and 0xffff0000 != 0x%04x0000 goto %s", t->slot, t->deny);
         // A connection that the kernel does not know is not picked up in its middle: it was never judged.

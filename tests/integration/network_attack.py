@@ -1169,6 +1169,12 @@ def test_foreign(d):
             subprocess.run(["sh", "-c", fix], check=True)
             check(tcp("c1", "93.1.1.1", 80)[0] == "open" and "[" not in d.ok("obstacles"), "%s: the fix opens it" % name)
         run("nft", "delete", "table", *table.split()[1:3])
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@-")
+    subprocess.run(["nft", "-f", "-"], input="table ip published { chain p { type nat hook prerouting priority dstnat; fib daddr type local tcp dport 8888 dnat to 93.1.2.1:80; }; "
+                   "chain q { type nat hook postrouting priority srcnat; ip daddr 93.1.2.1 masquerade; }; }", text=True, check=True)
+    check(tcp("net", "93.1.1.2", 8888)[0] == "open", "a port that the host publishes for others leads there")
+    check(tcp("c1", "93.1.1.2", 8888)[0] == "reset" and tcp("c1", "93.1.2.1", 80)[0] == "open", "but not for an instance, whatever it may reach itself")
+    run("nft", "delete", "table", "ip", "published")
 
 
 def test_detach(d):
