@@ -894,6 +894,29 @@ def test_redirect(d):
     run("nft", "flush", "ruleset")
     d.ok("watch 1000")
     check(who("c1", four, 443) == "tls" and who("c1", "93.1.2.1", 443) == "x" and who("c1", four, 53) == "resolver", "and a foreign flush")
+
+    def ask(first, n):
+        for port in range(first, first + n):
+            with Inside("c1"):
+                s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            s.bind(("", port))
+            s.connect((four, 53))
+            try:
+                s.send(b"x")
+            except OSError:
+                pass
+            s.close()
+
+    d.ok("limits 1 connection_rate=10")
+    before = d.counters(1)
+    ask(20000, 60)
+    refused = d.counters(1)["rate"] - before["rate"]
+    check(5 <= refused <= 40, "questions a second have a bound (%d of 60 refused)" % refused)
+    d.ok("limits 1")
+    ask(21000, 1100)
+    refused = d.counters(1)["connections"] - before["connections"]
+    check(60 <= refused < 300, "and so have questions at once (%d refused)" % refused)
+    check(who("c1", four, 443) == "tls" and who("c1", "93.1.2.1", 443) == "x", "which takes nothing from connections")
     d.ok("cut 1 yes")
     check(who("c1", four, 443) == "reset" and who("c1", four, 53, socket.SOCK_DGRAM) == "unreachable", "an instance that is cut off reaches neither")
     d.ok("cut 1 no")
