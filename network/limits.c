@@ -106,14 +106,21 @@ static void local_chain(FILE *f, uint16_t slot, const NetworkLimits *limits) {
         RULE(f, slot, "local", "counter name i%04x_tx", slot);
         RULE(f, slot, "local", "jump i%04x_rate", slot);
         RULE(f, slot, "local", "ct state established accept");
+        RULE(f, slot, "local", "ct state new tcp flags & (fin|syn|rst|ack) != syn goto i%04x_deny", slot); // what was forgotten is not picked up in its middle
         if (limited(limits->traffic))
                 traffic(f, slot, "local", "");
         if (limited(limits->connections))
                 connections(f, slot, "local", limits->connections);
-        RULE(f, slot, "local", "accept");
+        // No rule's: an id that none has. By it the connection is known as the slot's where all of these are forgotten.
+        RULE(f, slot, "local", "ct mark set 0x%04x0000 accept", slot);
         if (limited(limits->connections)) // from outside, and for each interface by itself
                 connections(f, slot, "enter", limits->connections);
         RULE(f, slot, "enter", "accept");
+        // The firewall's own refusals pass: a reset is related to what it refuses, an ICMP error has no connection where that was a new one.
+        // Neighbour discovery goes on as from the instance.
+        RULE(f, slot, "answer", "icmp type destination-unreachable return");
+        RULE(f, slot, "answer", "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, destination-unreachable } return");
+        RULE(f, slot, "answer", "ct state != related jump i%04x_cut", slot);
         RULE(f, slot, "answer", "ct direction reply ct status dnat tcp sport { %d, %d } counter name i%04x_rx jump i%04x_back", REDIRECT_TLS, REDIRECT_HTTP, slot, slot);
         RULE(f, slot, "answer", "ct direction reply tcp sport %d counter name i%04x_rx jump i%04x_back", CONNECT_PORT, slot, slot);
 }
