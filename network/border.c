@@ -100,7 +100,7 @@ void ruleset_border_base(FILE *f) {
         RULE(f, "output", "jump helpers");
 }
 
-static const char *const slot_chains[] = {"nat", "border", "local", "answer", "enter"};
+static const char *const slot_chains[] = {"nat", "border", "local", "answer", "enter", "dns"};
 
 void ruleset_border_slot(FILE *f, uint16_t slot) {
         char chain[16];
@@ -131,7 +131,7 @@ void ruleset_border(FILE *f, uint16_t slot, const NetworkBorder *border) {
         (void) snprintf(chain, sizeof(chain), "i%04x_border", slot);
         fprintf(f, "add chain inet hostd %s\nflush chain inet hostd %s\n", chain, chain);
         if (border->resolver && !border->resolver_shut)
-                RULE(f, chain, "ct status dnat meta l4proto { tcp, udp } th dport %d accept", REDIRECT_DNS);
+                RULE(f, chain, "ct status dnat meta l4proto { tcp, udp } th dport %d goto i%04x_dns", REDIRECT_DNS, slot);
         if (!border->proxy || border->proxy_shut)
                 return;
         RULE(f, chain, "ct status dnat tcp dport { %d, %d } goto i%04x_local", REDIRECT_TLS, REDIRECT_HTTP, slot);

@@ -7,6 +7,7 @@
 //   pass  the end of each rule that allows: a new connection is counted here and nowhere else, so that what the policy denies
 //         uses up nothing
 //   local what goes to the border's proxy instead, and answer what comes from it
+//   dns   what goes to the resolver
 //   spent where these lead when the traffic of the day is used up
 // Counts live in sets and in a quota. Those are made anew only when a limit has changed: whoever is at the limit stays there.
 #include "network/ruleset.h"
@@ -44,15 +45,18 @@ static void police(FILE *f, uint16_t slot, const char *chain, uint64_t bytes_per
         RULE(f, slot, chain, "limit rate over %llu bytes/second burst 131072 bytes drop", (unsigned long long) MAX2(bytes_per_second, 1));
 }
 
+static void connection_rate(FILE *f, uint16_t slot, const char *chain, uint64_t limit) {
+        fprintf(f, "add rule inet hostd i%04x_%s ct state new ct mark 0 limit rate over %llu/second burst %llu packets", slot, chain,
+                (unsigned long long) limit, (unsigned long long) limit * 2);
+        refuse(f, slot, "connection_rate", NULL);
+}
+
 static void rate_chain(FILE *f, uint16_t slot, const NetworkLimits *limits) {
         if (limited(limits->upload))
                 police(f, slot, "rate", limits->upload);
         // The host's conntrack table is shared: one scanning instance must not fill it for the others.
-        if (limited(limits->connection_rate)) {
-                fprintf(f, "add rule inet hostd i%04x_rate ct state new ct mark 0 limit rate over %llu/second burst %llu packets", slot,
-                        (unsigned long long) limits->connection_rate, (unsigned long long) limits->connection_rate * 2);
-                refuse(f, slot, "connection_rate", NULL);
-        }
+        if (limited(limits->connection_rate))
+                connection_rate(f, slot, "rate", limits->connection_rate);
         if (limited(limits->traffic))
                 traffic(f, slot, "rate", "ct state established ");
 }
@@ -102,20 +106,39 @@ static void local_chain(FILE *f, uint16_t slot, const NetworkLimits *limits) {
         RULE(f, slot, "local", "counter name i%04x_tx", slot);
         RULE(f, slot, "local", "jump i%04x_rate", slot);
         RULE(f, slot, "local", "ct state established accept");
+        RULE(f, slot, "local", "ct state new tcp flags & (fin|syn|rst|ack) != syn goto i%04x_deny", slot); // what was forgotten is not picked up in its middle
         if (limited(limits->traffic))
                 traffic(f, slot, "local", "");
         if (limited(limits->connections))
                 connections(f, slot, "local", limits->connections);
-        RULE(f, slot, "local", "accept");
+        // No rule's: an id that none has. By it the connection is known as the slot's where all of these are forgotten.
+        RULE(f, slot, "local", "ct mark set 0x%04x0000 accept", slot);
         if (limited(limits->connections)) // from outside, and for each interface by itself
                 connections(f, slot, "enter", limits->connections);
         RULE(f, slot, "enter", "accept");
+        // The firewall's own refusals pass: a reset is related to what it refuses, an ICMP error has no connection where that was a new one.
+        // Neighbour discovery goes on as from the instance.
+        RULE(f, slot, "answer", "icmp type destination-unreachable return");
+        RULE(f, slot, "answer", "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, destination-unreachable } return");
+        RULE(f, slot, "answer", "ct state != related jump i%04x_cut", slot);
         RULE(f, slot, "answer", "ct direction reply ct status dnat tcp sport { %d, %d } counter name i%04x_rx jump i%04x_back", REDIRECT_TLS, REDIRECT_HTTP, slot, slot);
         RULE(f, slot, "answer", "ct direction reply tcp sport %d counter name i%04x_rx jump i%04x_back", CONNECT_PORT, slot, slot);
 }
 
+// A question has a port of its own as a rule, and the kernel remembers it for half a minute: so they have a bucket and a number of their own,
+// and neither takes anything from the connections that follow.
+static void dns_chain(FILE *f, uint16_t slot, const NetworkLimits *limits) {
+        RULE(f, slot, "dns", "ct state established accept");
+        if (limited(limits->connection_rate))
+                connection_rate(f, slot, "dns", limits->connection_rate);
+        fprintf(f, "add rule inet hostd i%04x_dns add @i%04x_asked { iifname ct count over %d }", slot, slot, DNS_MAX);
+        refuse(f, slot, "connections", NULL);
+        RULE(f, slot, "dns", "accept");
+}
+
 static void add_sets(FILE *f, uint16_t slot, uint64_t size) {
         fprintf(f, "add set inet hostd i%04x_conn { type ifname; size 4; flags dynamic; }\n", slot);
+        fprintf(f, "add set inet hostd i%04x_asked { type ifname; size 4; flags dynamic; }\n", slot);
         for (size_t i = 0; i < ELEMENTS(seen); i++)
                 fprintf(f, "add set inet hostd i%04x_%s { type %s; size %llu; flags dynamic,timeout; timeout 1m; }\n", slot, seen[i].name, seen[i].type,
                         (unsigned long long) size);
@@ -133,7 +156,7 @@ static void add_quota(FILE *f, uint16_t slot, const LimitsText *text) {
 }
 
 void ruleset_limits(FILE *f, uint16_t slot, const LimitsText *text) {
-        static const char *const chains[] = {"rate", "back", "pass", "spent", "local", "answer", "enter"};
+        static const char *const chains[] = {"rate", "back", "pass", "spent", "local", "answer", "enter", "dns"};
         const NetworkLimits *limits = &text->limits;
         uint64_t size = limited(limits->destinations) ? MAX2(limits->destinations, 1) : 1;
 
@@ -159,6 +182,7 @@ void ruleset_limits(FILE *f, uint16_t slot, const LimitsText *text) {
                 traffic(f, slot, "back", "");
         pass_chain(f, slot, limits);
         local_chain(f, slot, limits);
+        dns_chain(f, slot, limits);
 }
 
 void ruleset_limits_remove(FILE *f, uint16_t slot) {
@@ -167,7 +191,7 @@ void ruleset_limits_remove(FILE *f, uint16_t slot) {
         add_sets(f, slot, 1);
         add_quota(f, slot, &none);
         delete_seen(f, slot);
-        fprintf(f, "delete set inet hostd i%04x_conn\ndelete quota inet hostd i%04x_budget\n", slot, slot);
+        fprintf(f, "delete set inet hostd i%04x_conn\ndelete set inet hostd i%04x_asked\ndelete quota inet hostd i%04x_budget\n", slot, slot, slot);
 }
 
 // Neighbour discovery with the host goes on (ruleset.c accepts it in front), so that the instance's attempts are answered and do not

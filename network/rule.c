@@ -167,20 +167,14 @@ static int check_list(size_t index, const char *key, char *const *values, ValidK
         return r;
 }
 
-// Methods, paths and inspection are of what the proxy carries.
-static int check_http(size_t index, const PolicyRule *rule, Error *err) {
-        const char *key = rule->methods ? "methods" : rule->paths ? "paths" : "inspect";
-        PolicyTarget target = policy_target(rule->to);
+// What only the proxy can do is for what the proxy carries: connections by name, TCP 80 and 443.
+static int check_carried(size_t index, const char *key, const PolicyRule *rule, Error *err) {
         FieldName field;
         PortRange *ports = NULL;
         size_t n = 0;
-        int r = check_list(index, "methods", rule->methods, VALID_METHOD, err);
+        int r;
 
-        if (r >= 0)
-                r = check_list(index, "paths", rule->paths, VALID_URL_PATH, err);
-        if (r < 0 || !policy_rule_inspects(rule))
-                return r;
-        if (target == POLICY_TO_CIDR)
+        if (policy_target(rule->to) == POLICY_TO_CIDR)
                 return error_set_field(err, field_name(&field, index, key), "%s needs a name in rules[%zu].to", field.text, index);
         for (size_t i = 0; rule->category && rule->category->entries && rule->category->entries[i]; i++)
                 if (policy_target(rule->category->entries[i]) == POLICY_TO_CIDR)
@@ -195,13 +189,25 @@ static int check_http(size_t index, const PolicyRule *rule, Error *err) {
         return 0;
 }
 
+static int check_http(size_t index, const PolicyRule *rule, Error *err) {
+        int r = check_list(index, "methods", rule->methods, VALID_METHOD, err);
+
+        if (r >= 0)
+                r = check_list(index, "paths", rule->paths, VALID_URL_PATH, err);
+        if (r < 0 || !policy_rule_inspects(rule))
+                return r;
+        return check_carried(index, rule->methods ? "methods" : rule->paths ? "paths" : "inspect", rule, err);
+}
+
 static int check_shaping(size_t index, const PolicyRule *rule, Error *err) {
         FieldName field;
         const char *key = rule->rate ? "rate" : "budget";
 
-        if ((rule->rate || rule->budget) && rule->action == POLICY_DENY)
+        if (!rule->rate && !rule->budget)
+                return 0;
+        if (rule->action == POLICY_DENY)
                 return error_set_field(err, field_name(&field, index, key), "%s has no meaning in a denial", field.text);
-        return 0;
+        return check_carried(index, key, rule, err);
 }
 
 int policy_rule_check(size_t index, const PolicyRule *rule, Error *err) {

@@ -176,6 +176,9 @@ static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t
         exposed_accept(f, t->out, t);
         // Of a connection from outside only what is exposed passes; the rules know the host's address as its destination.
         RULE(f, t->out, "ct direction reply goto %s", t->deny);
+        // Somebody else led it elsewhere, such as to a container by a port of the host's: the rules judge the address that was asked for, not
+        // where it goes. Ours are not here: what is redirected ends on the host, and what is exposed begins outside.
+        RULE(f, t->out, "ct status dnat goto %s", t->deny);
         RULE(f, t->out, "ct state != { new, established } goto %s", t->deny);
         RULE(f, t->out, "ct state established ct mark and 0xffff0000 != 0x%04x0000 goto %s", t->slot, t->deny);
         // A connection that the kernel does not know is not picked up in its middle: it was never judged.
@@ -266,13 +269,14 @@ void ruleset_gate(FILE *f, const NetworkSettings *settings, uint16_t slot) {
 
 void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot) {
         SlotText t = slot_text(settings, slot);
-        char nat[16], border[16], local[16], answer[16], enter[16];
+        char nat[16], border[16], local[16], answer[16], enter[16], dns[16];
         (void) snprintf(nat, sizeof(nat), "%s_nat", t.stem);
         (void) snprintf(border, sizeof(border), "%s_border", t.stem);
         (void) snprintf(local, sizeof(local), "%s_local", t.stem);
         (void) snprintf(answer, sizeof(answer), "%s_answer", t.stem);
         (void) snprintf(enter, sizeof(enter), "%s_enter", t.stem);
-        const char *const chains[] = {nat, t.out, t.in, t.host, t.rules, t.rate, t.back, t.pass, t.spent, t.cut, border, local, answer, enter, t.deny};
+        (void) snprintf(dns, sizeof(dns), "%s_dns", t.stem);
+        const char *const chains[] = {nat, t.out, t.in, t.host, t.rules, t.rate, t.back, t.pass, t.spent, t.cut, border, local, answer, enter, dns, t.deny};
 
         // nft of Debian 12 has no "destroy": what may be absent is added first.
         slot_objects(f, &t);

@@ -67,6 +67,7 @@ void ruleset_border_remove(FILE *f, uint16_t slot); // the chains must be empty
 void ruleset_border(FILE *f, uint16_t slot, const NetworkBorder *border);
 void ruleset_helpers(FILE *f, const NetworkSettings *settings, const NetworkHelpers *helpers);
 #define NAMES_MAX 4096 // addresses and ports in each map of names
+#define DNS_MAX 1024   // of a slot's DNS questions that the kernel remembers: its table is everybody's
 
 // limits.c: the chains of a slot's limits and the sets and the quota that they use. What the kernel has counted stays unless it is to
 // be made `anew`.

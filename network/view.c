@@ -22,10 +22,27 @@ View *view_free(View *view) {
         for (size_t i = 0; i < view->n_slots; i++)
                 view_slot_done(&view->slots[i]);
         free(view->slots);
+        free(view->kept);
         free(view->gone);
         strv_free(view->upstreams);
         free(view);
         return NULL;
+}
+
+static bool view_lists(const uint16_t *slots, size_t n, uint16_t slot) {
+        for (size_t i = 0; i < n; i++)
+                if (slots[i] == slot)
+                        return true;
+        return false;
+}
+
+bool view_ends(const View *view, uint16_t slot) {
+        if (view_lists(view->gone, view->n_gone, slot))
+                return true;
+        for (size_t i = 0; i < view->n_slots; i++)
+                if (view->slots[i].slot == slot)
+                        return false;
+        return view->whole && !view_lists(view->kept, view->n_kept, slot);
 }
 
 // ---- writing: by hand, because building a tree of a thousand rules first takes ten times as long
@@ -52,6 +69,13 @@ static void write_list(Writer *w, const char *key, char *const *values) {
 
 static void write_number(Writer *w, const char *key, uint64_t value) {
         fprintf(w->f, "\"%s\":%llu", key, (unsigned long long) value);
+}
+
+static void write_numbers(Writer *w, const char *key, const uint16_t *values, size_t n) {
+        fprintf(w->f, "\"%s\":[", key);
+        for (size_t i = 0; i < n; i++)
+                fprintf(w->f, "%s%u", i ? "," : "", values[i]);
+        fputc(']', w->f);
 }
 
 // Only what is not the default.
@@ -141,10 +165,13 @@ int view_format(const View *view, char **ret, size_t *ret_size) {
                 fputs(i ? "," : "", w.f);
                 write_slot(&w, &view->slots[i]);
         }
-        fputs("],\"gone\":[", w.f);
-        for (size_t i = 0; i < view->n_gone; i++)
-                fprintf(w.f, "%s%u", i ? "," : "", view->gone[i]);
-        fputs("]}", w.f);
+        fputs("],", w.f);
+        if (view->n_kept > 0) {
+                write_numbers(&w, "kept", view->kept, view->n_kept);
+                fputc(',', w.f);
+        }
+        write_numbers(&w, "gone", view->gone, view->n_gone);
+        fputc('}', w.f);
         if (fclose(w.f) != 0 || w.bad) {
                 free(text);
                 return w.bad ? -EINVAL : -ENOMEM;
@@ -400,19 +427,19 @@ static int read_slots(json_t *list, View *view, Error *err) {
         return 0;
 }
 
-static int read_gone(const json_t *list, View *view, Error *err) {
+static int read_numbers(const json_t *list, uint16_t **ret, size_t *ret_n, Error *err) {
         const json_t *number;
         size_t i;
 
         if (!json_is_array(list) || json_array_size(list) > UINT16_MAX)
-                return refuse(err, "gone is no list, or too long");
-        view->gone = calloc(json_array_size(list) + 1, sizeof(uint16_t));
-        if (!view->gone)
+                return refuse(err, "kept or gone is no list, or too long");
+        *ret = calloc(json_array_size(list) + 1, sizeof(uint16_t)); // the view's at once
+        if (!*ret)
                 return error_set_errno(err, ENOMEM, "reading a view");
         json_array_foreach(list, i, number) {
                 if (!json_is_integer(number) || !in_range(json_integer_value(number), UINT16_MAX))
-                        return refuse(err, "a slot that is gone is no number");
-                view->gone[view->n_gone++] = (uint16_t) json_integer_value(number);
+                        return refuse(err, "a slot that is kept or gone is no number");
+                (*ret)[(*ret_n)++] = (uint16_t) json_integer_value(number);
         }
         return 0;
 }
@@ -431,7 +458,7 @@ static int read_upstreams(const json_t *list, View *view, Error *err) {
 int view_parse(const char *text, size_t size, View **ret, Error *err) {
         _cleanup_(json_decrefp) json_t *json = NULL;
         _cleanup_(view_freep) View *view = calloc(1, sizeof(View));
-        json_t *upstreams, *slots, *gone;
+        json_t *upstreams, *slots, *gone, *kept = NULL;
         json_int_t generation;
         json_error_t why;
         int whole, r;
@@ -441,8 +468,8 @@ int view_parse(const char *text, size_t size, View **ret, Error *err) {
         if (size > VIEW_TEXT_MAX)
                 return refuse(err, "it is too long");
         json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
-        if (!json || json_unpack_ex(json, &why, 0, "{s:I, s:b, s:o, s:o, s:o !}", "generation", &generation, "whole", &whole, "upstreams", &upstreams, "slots", &slots,
-                                    "gone", &gone) < 0)
+        if (!json || json_unpack_ex(json, &why, 0, "{s:I, s:b, s:o, s:o, s:o, s?o !}", "generation", &generation, "whole", &whole, "upstreams", &upstreams, "slots", &slots,
+                                    "gone", &gone, "kept", &kept) < 0)
                 return unpack_failed(&why, err);
         if (generation < 0)
                 return refuse(err, "its generation is negative");
@@ -452,7 +479,9 @@ int view_parse(const char *text, size_t size, View **ret, Error *err) {
         if (r >= 0)
                 r = read_slots(slots, view, err);
         if (r >= 0)
-                r = read_gone(gone, view, err);
+                r = read_numbers(gone, &view->gone, &view->n_gone, err);
+        if (r >= 0 && kept)
+                r = read_numbers(kept, &view->kept, &view->n_kept, err);
         if (r < 0)
                 return r;
         *ret = TAKE_PTR(view);

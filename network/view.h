@@ -40,6 +40,8 @@ typedef struct View {
         char **upstreams; // addresses of name servers
         ViewSlot *slots;
         size_t n_slots;
+        uint16_t *kept; // of a whole in parts: slots that the texts before had
+        size_t n_kept;
         uint16_t *gone;
         size_t n_gone;
 } View;
@@ -50,3 +52,7 @@ void view_slot_done(ViewSlot *slot); // for those who keep slots of several view
 int view_parse(const char *text, size_t size, View **ret, Error *err);
 // NUL-terminated; the caller frees. -EINVAL for what view_parse() would refuse is not looked for here.
 int view_format(const View *view, char **ret, size_t *ret_size);
+// view_parts.c: texts of at most `max` bytes, for strv_free(). One, if it fits. Else each but the last adds slots, and the last, without any, says
+// which there are. A slot that is too large by itself is in none, and gone: `ret_large`, of n_slots, says so.
+int view_format_parts(const View *view, size_t max, char ***ret, bool *ret_large);
+bool view_ends(const View *view, uint16_t slot); // whether a reader is to forget a slot that it has

@@ -336,8 +336,7 @@ static const Column columns_flow[] = {
         {"time", "TIME"}, {"verdict", "VERDICT"}, {"kind", "KIND"}, {"to", "TO"}, {"protocol", "PROTOCOL"}, {"sent", "SENT", .type = PARAM_SIZE},
         {"received", "RECEIVED", .type = PARAM_SIZE}, {"duration", "DURATION", .type = PARAM_SPAN}, {"by", "BY"}, {"reason", "REASON"},
         {"name", "NAME", true}, {"address", "ADDRESS", true}, {"port", "PORT", true, PARAM_INT}, {"policy", "POLICY", true}, {"rule", "RULE", true, PARAM_INT},
-        {"start", "START", true}, {"open", "OPEN", true}, {"inbound", "INBOUND", true}, {"secret", "SECRET", true}, {"alert", "ALERT", true},
-        {"count", "COUNT", true, PARAM_INT}, {NULL},
+        {"start", "START", true}, {"open", "OPEN", true}, {"inbound", "INBOUND", true}, {"count", "COUNT", true, PARAM_INT}, {NULL},
 };
 static const Column columns_why[] = {
         {"last", "LAST"}, {"count", "COUNT", .type = PARAM_INT}, {"kind", "KIND"}, {"to", "TO"}, {"protocol", "PROTOCOL"}, {"reason", "REASON"},

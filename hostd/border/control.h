@@ -5,7 +5,7 @@
 // size for each type and nothing else, because hostd parses no text of a process that reads the network. What does not fit is -EPROTO,
 // and the connection ends.
 //
-// The order: the helper says HELLO; hostd sends VIEWS, the first of a connection whole, each with a cookie; the helper answers each with
+// The order: the helper says HELLO; hostd sends VIEWS, first of a connection a whole, each with a cookie; the helper answers each with
 // APPLIED and the same cookie once its listeners and views are as told. INSERT is answered by hostd with ACK and its cookie, QUERY by the
 // helper with ANSWERED. With a QUERY comes a descriptor, the write end of a pipe; hostd for its part never takes one.
 #pragma once
@@ -66,7 +66,7 @@ _Static_assert(sizeof(BorderQuery) == 64, "a layout without holes");
 _Static_assert(sizeof(ControlHeader) == 16, "a layout without holes");
 _Static_assert(sizeof(BorderInsert) == 32, "a layout without holes");
 
-#define CONTROL_TEXT_MAX (16u << 20) // views of all slots
+#define CONTROL_TEXT_MAX (16u << 20) // views, or a part of them
 
 typedef enum ControlSide {
         CONTROL_HOSTD, // reads what helpers say

@@ -23,7 +23,7 @@ typedef struct ControlLinkConfig {
         void *userdata;
 } ControlLinkConfig;
 
-#define CONTROL_QUEUE_MAX (2 * (size_t) CONTROL_TEXT_MAX)
+#define CONTROL_QUEUE_MAX (6 * (size_t) CONTROL_TEXT_MAX) // several parts of a whole wait at once
 
 int control_link_new(const ControlLinkConfig *config, ControlLink **ret);
 ControlLink *control_link_free(ControlLink *link); // says nothing to anybody

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/wait.h>
 
+#include "base/strv.h"
 #include "border/link.h"
 #include "state/store.h"
 
@@ -39,6 +40,8 @@ typedef struct BorderHelper {
         usec_t delay, since;
         uint64_t applied; // generation
         uint64_t told;    // views that were sent and not answered yet
+        uint64_t stale;   // of these, the first that prove nothing: something before or among them was refused
+        bool refused;     // until all is sent again, nothing does
         Bucket inserts, events;
         uint64_t dropped;
         bool unsure; // down for hostd, which ended the connection: it may live on with the views it had
@@ -233,7 +236,8 @@ static void helper_later(BorderHelper *helper, usec_t after) {
 static void helper_unlink(BorderHelper *helper) {
         helper->hello = sd_event_source_disable_unref(helper->hello);
         helper->link = control_link_free(helper->link);
-        helper->applied = helper->told = 0;
+        helper->applied = helper->told = helper->stale = 0;
+        helper->refused = false;
 }
 
 static void helper_lost(BorderHelper *helper, const char *why) {
@@ -250,23 +254,32 @@ static void helper_lost(BorderHelper *helper, const char *why) {
         helper_set(helper, BORDER_DOWN, "%s", why);
 }
 
-static void helper_send(BorderHelper *helper, const char *views, uint64_t generation) {
-        // A failure breaks the link, which is told from the loop.
-        helper->told++;
-        (void) control_link_send(helper->link, BORDER_VIEWS, generation, views, strlen(views));
+// The generation is that of the last part: what answers one in front of it proves no more than what was in force before.
+static void helper_send(BorderHelper *helper, char *const *views, uint64_t generation) {
+        int r = 0;
+
+        for (; r >= 0 && *views; views++) {
+                helper->told++;
+                r = control_link_send(helper->link, BORDER_VIEWS, views[1] ? 0 : generation, *views, strlen(*views));
+        }
+        if (r == -EMSGSIZE) // any other failure breaks the link, which is told from the loop
+                helper_lost(helper, "its views are too large");
 }
 
 static void helper_send_all(BorderHelper *helper) {
         const BorderConfig *config = &helper->border->config;
-        _cleanup_free_ char *views = NULL;
+        _cleanup_strv_ char **views = NULL;
         uint64_t generation;
 
         if (!border_part_has_views(helper->part))
                 return;
         if (config->handlers->views(config->userdata, &views, &generation) < 0)
                 helper_lost(helper, "its views cannot be made");
-        else
+        else {
+                helper->stale = helper->told;
+                helper->refused = false;
                 helper_send(helper, views, generation);
+        }
 }
 
 static void helper_hello(BorderHelper *helper, const ControlFrame *frame) {
@@ -297,7 +310,7 @@ static int helper_again(sd_event_source *source, uint64_t usec, void *userdata) 
 static void helper_applied(BorderHelper *helper, const ControlFrame *frame) {
         char reason[sizeof(helper->reason)] = "";
         BorderResult result;
-        bool more = false;
+        bool more = false, stale;
 
         memcpy(&result, frame->payload, sizeof(result));
         if (helper->told == 0) {
@@ -305,10 +318,16 @@ static void helper_applied(BorderHelper *helper, const ControlFrame *frame) {
                 return;
         }
         helper->told--;
+        stale = helper->stale > 0;
+        helper->stale -= stale;
+        if (result.error < 0 && !stale)
+                helper->refused = true;
         if (result.error < 0) { // what it has, it keeps; all of it again, a little later
                 helper->retry = sd_event_source_disable_unref(helper->retry);
                 (void) sd_event_add_time_relative(helper->border->config.event, &helper->retry, CLOCK_MONOTONIC, REFUSED_AGAIN, 0, helper_again, helper);
                 (void) snprintf(reason, sizeof(reason), "it could not apply the policies: %s", strerror(-result.error));
+        } else if (helper->refused || stale) {
+                return;
         } else if (frame->header.cookie > helper->applied) {
                 helper->applied = frame->header.cookie;
                 more = true;
@@ -459,7 +478,7 @@ static void helper_try(BorderHelper *helper) {
 
 // ---- all of them -------------------------------------------------------------------------------------------------------------
 
-void border_send(Border *border, const char *views, uint64_t generation) {
+void border_send(Border *border, char *const *views, uint64_t generation) {
         for (BorderPart part = 0; part < _BORDER_PART_MAX; part++) {
                 BorderHelper *helper = border->helpers + part;
                 if (border_part_has_views(part) && helper->state == BORDER_UP)

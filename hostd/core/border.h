@@ -6,7 +6,7 @@
 // after growing delays. A helper whose program is not installed is left alone.
 //
 // Views are text that the owner makes, each with a generation. A helper that connects gets all of them; later ones go to those that are
-// connected. What was sent is not in force until the helper said so: border_has_applied(), border_wait().
+// connected. They come in parts (network/view.h): a generation is in force when all of its parts are, and those before it. What was sent is not in force until the helper said so: border_has_applied(), border_wait().
 //
 // What a helper says is of fixed size, checked (border/control.h), allowed by its row, and limited in its rate: of inserts the rest is answered
 // with -EBUSY (each slot has a share of its own), of events dropped; one answer for each time it was told or asked something, or it is taken for lost. hostd reads nothing else
@@ -33,8 +33,8 @@ typedef enum BorderState {
 typedef struct Border Border;
 
 typedef struct BorderHandlers {
-        // Views of all slots, for a helper that connected; its generation.
-        int (*views)(void *userdata, char **ret, uint64_t *ret_generation);
+        // Views of all slots, for a helper that connected, in parts; their generation.
+        int (*views)(void *userdata, char ***ret, uint64_t *ret_generation);
         int (*insert)(void *userdata, const BorderInsert *insert); // what is acknowledged: 0 or a negative errno
         void (*event)(void *userdata, const FlowRecord *record);
         void (*changed)(void *userdata, BorderPart part); // its state, or what it has applied
@@ -56,7 +56,7 @@ Border *border_free(Border *border); // the helpers run on
 DEFINE_CLEANUP(Border, border_free)
 void border_start(Border *border); // looks for the helpers, from now on
 
-void border_send(Border *border, const char *views, uint64_t generation);
+void border_send(Border *border, char *const *views, uint64_t generation); // parts, ending with NULL
 BorderState border_state(const Border *border, BorderPart part);
 bool border_can_run(const Border *border, BorderPart part); // its program and its user are there, whether it runs or not
 const char *border_reason(const Border *border, BorderPart part); // why it is not up, or does not apply; "" if it is well

@@ -160,7 +160,21 @@ static bool slot_view(Manager *m, const Instance *instance, ViewSlot *ret) {
         return inet_ntop(AF_INET, &address.ipv4, ret->ipv4, sizeof(ret->ipv4)) && inet_ntop(AF_INET6, &address.ipv6, ret->ipv6, sizeof(ret->ipv6));
 }
 
-static int views_of_all(void *userdata, char **ret, uint64_t *ret_generation) {
+// A slot that fits into no frame is in no helper: it is led to ports where nobody listens.
+static int link_format(BorderLink *link, const View *view, char ***ret) {
+        Manager *m = link->manager;
+        _cleanup_free_ bool *large = calloc(view->n_slots + 1, sizeof(bool));
+        int r = large ? view_format_parts(view, CONTROL_TEXT_MAX, ret, large) : -ENOMEM;
+
+        for (size_t i = 0; r >= 0 && i < view->n_slots; i++)
+                if (large[i])
+                        manager_warn(m, "border-size", view->slots[i].instance, "its policies are too large for what enforces names: it has neither names nor what a name opens");
+                else
+                        manager_unwarn(m, "border-size", view->slots[i].instance);
+        return r;
+}
+
+static int views_of_all(void *userdata, char ***ret, uint64_t *ret_generation) {
         BorderLink *link = userdata;
         Manager *m = link->manager;
         _cleanup_free_ ViewSlot *slots = calloc(m->instances.n + 1, sizeof(ViewSlot));
@@ -179,12 +193,12 @@ static int views_of_all(void *userdata, char **ret, uint64_t *ret_generation) {
                                 link_told(link, i->record.slot);
                         view.n_slots++;
                 }
-        r = view_format(&view, ret, NULL);
+        r = link_format(link, &view, ret);
         *ret_generation = link->generation;
         return r;
 }
 
-static int views_of_changed(BorderLink *link, char **ret) {
+static int views_of_changed(BorderLink *link, char ***ret) {
         Manager *m = link->manager;
         _cleanup_free_ ViewSlot *slots = calloc(link->n_changed + 1, sizeof(ViewSlot));
         _cleanup_free_ uint16_t *gone = calloc(link->n_changed + 1, sizeof(uint16_t));
@@ -202,29 +216,30 @@ static int views_of_changed(BorderLink *link, char **ret) {
                         gone[view.n_gone++] = link->changed[i];
                 }
         }
-        return view_format(&view, ret, NULL);
+        return link_format(link, &view, ret);
 }
 
 static void link_watch(BorderLink *link);
 
 static void link_publish(BorderLink *link) {
-        _cleanup_free_ char *text = NULL;
+        _cleanup_strv_ char **texts = NULL;
         uint64_t generation;
         int r;
 
         if (link->n_changed == 0 && !link->everything)
                 return;
         link->generation++;
-        r = link->everything ? views_of_all(link, &text, &generation) : views_of_changed(link, &text);
+        r = link->everything ? views_of_all(link, &texts, &generation) : views_of_changed(link, &texts);
         if (r < 0) {
                 link->everything = true; // at the next change, or tick
                 manager_warn(link->manager, "border", "host", "the policies cannot be told to what enforces names: %s", strerror(-r));
+                link_watch(link); // what was not told is not in force
                 return;
         }
         link->n_changed = 0;
         link->everything = false;
         manager_unwarn(link->manager, "border", "host");
-        border_send(link->border, text, link->generation);
+        border_send(link->border, texts, link->generation);
         link_watch(link);
 }
 

@@ -225,14 +225,15 @@ static int try_start(Interceptor *i, Error *err) {
         return r < 0 ? r : spawn(i, &plan.site, err);
 }
 
-// Grants of an instance that is not there any more are compared with nothing: it ends anyway.
-static bool has_changed(const Interceptor *i) {
+// 1: it has changed. Grants of an instance that is not there any more are compared with nothing: it ends anyway.
+static int compare(const Interceptor *i, Error *err) {
         _cleanup_(plan_done) Plan plan = {.n = 0};
         _cleanup_free_ char *config = NULL;
+        int r = i->config ? plan_fill(i, &plan, err) : 0;
 
-        if (!i->config || plan_fill(i, &plan, NULL) < 0 || site_config(&plan.site, plan.grants, plan.n, &config, NULL) < 0)
-                return false; // it was tried, and is tried again by its own clock
-        return strcmp(config, i->config) != 0;
+        if (i->config && r >= 0)
+                r = site_config(&plan.site, plan.grants, plan.n, &config, err);
+        return r < 0 ? r : config && strcmp(config, i->config) != 0;
 }
 
 static void start(Interceptor *i) {
@@ -432,6 +433,19 @@ static void remove_unwanted(Secrets *s) {
         }
 }
 
+// Where nobody can say what the rules are now, those from before are not held to be them. What does not run is tried again by its own clock.
+static void renew(Interceptor *i) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = i->stale ? 1 : compare(i, &err);
+
+        if (r > 0)
+                start(i);
+        else if (r < 0 && i->pid > 0) {
+                end(i);
+                trouble(i, &err, r);
+        }
+}
+
 void interceptors_sync(Manager *m) {
         Secrets *s = m->secrets;
 
@@ -439,8 +453,7 @@ void interceptors_sync(Manager *m) {
                 return;
         remove_unwanted(s);
         for (Interceptor *i = s->interceptors; i; i = i->next)
-                if (i->stale || has_changed(i))
-                        start(i);
+                renew(i);
         for (const Instance *instance = m->instances.first; instance; instance = instance->next)
                 if (is_wanted(s, instance->record.name) && !interceptor_find(s, instance->record.name))
                         add(s, instance);

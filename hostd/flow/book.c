@@ -88,6 +88,8 @@ int flow_book_apply(FlowBook *book, View *view, usec_t now) {
                 seen[number] = true;
                 r = r < 0 ? r : q;
         }
+        for (size_t i = 0; i < view->n_kept; i++)
+                seen[view->kept[i]] = true;
         book->whole = book->whole || view->whole;
         for (size_t i = 0; view->whole && i < ELEMENTS(book->slots); i++)
                 if (book->slots[i] && !seen[i] && !book->slots[i]->gone)

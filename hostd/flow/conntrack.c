@@ -107,7 +107,7 @@ int conntrack_parse(const struct nlmsghdr *message, ConntrackFlow *ret) {
         mark = be32toh(mark);
         flow.slot = (uint16_t) (mark >> 16);
         flow.rule_id = (uint16_t) mark;
-        if (flow.slot == 0)
+        if (flow.slot == 0 || flow.rule_id == 0) // not an instance's, or the proxy's, which tells of it itself
                 return -ENOMSG;
         r = parse_tuple(parts[CTA_TUPLE_ORIG], &flow);
         if (r < 0)

@@ -65,20 +65,6 @@ static int proxy_apply_slot(Proxy *proxy, const ViewSlot *view) {
         return 0;
 }
 
-static bool view_has(const View *view, uint16_t number) {
-        for (size_t i = 0; i < view->n_slots; i++)
-                if (view->slots[i].slot == number)
-                        return true;
-        return false;
-}
-
-static bool view_ends(const View *view, uint16_t number) {
-        for (size_t i = 0; i < view->n_gone; i++)
-                if (view->gone[i] == number)
-                        return true;
-        return view->whole && !view_has(view, number);
-}
-
 // No older rules are in force when this returns. -ENOMEM: a slot is not there, and hostd is to send it again.
 static int proxy_apply(Proxy *proxy, const View *view) {
         int result = 0;

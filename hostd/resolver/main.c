@@ -16,22 +16,6 @@
 #define MEMORY_BYTES (256u << 20) // views of many slots are large while they are read
 #define FILES_MAX 16384
 
-static bool view_has(const View *view, uint16_t number) {
-        for (size_t i = 0; i < view->n_slots; i++)
-                if (view->slots[i].slot == number)
-                        return true;
-        return false;
-}
-
-static bool view_ends(const View *view, uint16_t number) {
-        if (view->whole)
-                return !view_has(view, number);
-        for (size_t i = 0; i < view->n_gone; i++)
-                if (view->gone[i] == number)
-                        return true;
-        return false;
-}
-
 static int views_apply(Resolver *resolver, View *view) {
         int result = 0;
 

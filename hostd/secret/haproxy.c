@@ -51,7 +51,7 @@ static const char log_text[] =
 
 #define REFUSE(status, reason) "    http-request deny deny_status " status " content-type text/plain string \"hostd: " reason "\" "
 
-// Two Hosts or two credentials are two readings of one request. A dot segment or an escape would make a path in scope into another one at the origin.
+// Two Hosts or two credentials are two readings of one request. TRACE gives back what it was sent, values included; in another protocol nobody looks. A dot segment or an escape would make a path in scope into another one at the origin.
 static const char checks_text[] =
         "    http-request set-var(txn.method) method,bytes(0,16)\n"
         "    http-request set-var(txn.sni) ssl_fc_sni,lower\n"
@@ -62,6 +62,9 @@ static const char checks_text[] =
         REFUSE("400", "one Host header is needed") "unless host_given\n"
         REFUSE("400", "there is more than one Authorization header") "if { req.fhdr_cnt(authorization) gt 1 }\n"
         REFUSE("405", "CONNECT is not for here") "if { method -m str CONNECT }\n"
+        REFUSE("405", "TRACE is not for here") "if { method -m str -i TRACE }\n"
+        REFUSE("400", "Upgrade is for websocket only") "if { req.hdr_cnt(upgrade) gt 0 } !{ req.fhdr(upgrade) -m str -i websocket }\n"
+        REFUSE("400", "there is more than one Upgrade header") "if { req.fhdr_cnt(upgrade) gt 1 }\n"
         REFUSE("421", "Host is not the name that the connection was made for") "unless { var(txn.host),strcmp(txn.sni) eq 0 }\n"
         REFUSE("421", "the connection was made for another name") "if { var(txn.wanted) -m found } !{ var(txn.wanted),strcmp(txn.sni) eq 0 }\n"
         "    http-request set-var(txn.basic) req.fhdr(authorization),word(2,' '),b64dec if { req.fhdr(authorization) -m beg -i 'basic ' }\n";

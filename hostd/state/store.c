@@ -330,9 +330,9 @@ static int store_open_one(const char *path, StoreOutcome fresh, Store **ret, Err
                 (void) sqlite3_busy_timeout(store->db, STORE_BUSY_MSEC);
                 rc = sqlite3_exec(store->db,
                                   // Exclusive: a second hostd is refused, and there is no shared-memory file, so that
-                                  // opening needs no free space.
+                                  // opening needs no free space. What is deleted is overwritten: sealed values of before are among it.
                                   "PRAGMA trusted_schema = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
-                                  "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 1048576",
+                                  "PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 1048576",
                                   NULL, NULL, NULL);
         }
         if (rc == SQLITE_OK)

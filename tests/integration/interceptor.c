@@ -223,6 +223,24 @@ static bool has_no_core(World *w) {
         return io_read_file(AT_FDCWD, path, 64, &filter, NULL) >= 0 && filter[0] && strtoul(filter, NULL, 16) == 0;
 }
 
+// A policy that is not there any more: what HAProxy runs with are rules of before.
+static void knows_no_rules(World *w) {
+        char *policies[] = {(char *) "absent", NULL};
+        InstanceConfig config = {.policies = policies};
+        Desired desired = {.n_policies = 0};
+
+        w->m.desired = &desired;
+        w->instance->config = &config;
+        interceptors_sync(&w->m);
+        CHECK(it(w)->pid <= 0 && strcmp(interceptor_state(it(w)), "failed") == 0, "no one knows the rules: HAProxy ends, and serves nothing by old ones");
+        config.policies = NULL;
+        CHECK(wait_for(w, is_ready), "it is back when they are known");
+        w->instance->config = NULL;
+        w->m.desired = NULL;
+        interceptors_sync(&w->m);
+        CHECK(wait_for(w, is_ready), "and with the next change");
+}
+
 static void life(World *w) {
         Value *one = value_of("value-one"), *two = value_of("value-two");
         char first[17], second[17];
@@ -258,6 +276,7 @@ static void life(World *w) {
         CHECK(wait_for(w, is_gone) && wait_for(w, is_reaped), "the instance stops: HAProxy is gone");
         instance_set_state(w->instance, INSTANCE_RUNNING);
         CHECK(wait_for(w, is_ready), "and back with it");
+        knows_no_rules(w);
         rotates_twice(w);
         ends_on_a_full_disk(w);
         CHECK(grant(w, "again.example.com", second), "a grant to the instance that is there");

@@ -721,7 +721,9 @@ def test_cut(d):
     check(tcp("c1", "93.1.1.1", 80)[0] == "reset" and tcp("c1", "2a01:4f8:2::1", 80)[0] == "reset", "new ones are reset")
     leaked = [f for f, a in drain(wan) if a[2] != socket.PACKET_OUTGOING and (socket.inet_aton("10.99.0.1") in f[:40] or socket.inet_pton(socket.AF_INET6, "2a01:4f8:1:1::1") in f[:60])]
     check(not leaked, "and nothing leaves (%d frames)" % len(leaked))
-    check(tcp(None, "10.99.0.1", 7000, 0.4)[0] != "open", "the host does not reach it either")
+    inside = sniff("c1", "eth0")
+    drain(inside)
+    check(tcp(None, "10.99.0.1", 7000, 0.4)[0] != "open" and not [f for f, _ in drain(inside) if f[36:38] == struct.pack("!H", 7000)], "the host does not reach it either, not by one packet")
     d.close()
     d = Driver()
     d.ok("new uplk routed")
@@ -894,9 +896,46 @@ def test_redirect(d):
     run("nft", "flush", "ruleset")
     d.ok("watch 1000")
     check(who("c1", four, 443) == "tls" and who("c1", "93.1.2.1", 443) == "x" and who("c1", four, 53) == "resolver", "and a foreign flush")
+
+    def ask(first, n):
+        for port in range(first, first + n):
+            with Inside("c1"):
+                s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            s.bind(("", port))
+            s.connect((four, 53))
+            try:
+                s.send(b"x")
+            except OSError:
+                pass
+            s.close()
+
+    d.ok("limits 1 connection_rate=10")
+    before = d.counters(1)
+    ask(20000, 60)
+    refused = d.counters(1)["rate"] - before["rate"]
+    check(5 <= refused <= 40, "questions a second have a bound (%d of 60 refused)" % refused)
+    d.ok("limits 1")
+    with Inside("c1"):
+        proxied = socket.socket()
+    proxied.settimeout(2)
+    proxied.connect((four, 443))
+    proxied.send(b"x")
+    check(proxied.recv(10) == b"tls", "a connection through the proxy")
+    ask(21000, 1100)
+    refused = d.counters(1)["connections"] - before["connections"]
+    check(60 <= refused < 300, "and so have questions at once (%d refused)" % refused)
+    check(who("c1", four, 443) == "tls" and who("c1", "93.1.2.1", 443) == "x", "which takes nothing from connections")
+    time.sleep(2)  # the kernel sends an ICMP error a second, and each refused question had used one
     d.ok("cut 1 yes")
     check(who("c1", four, 443) == "reset" and who("c1", four, 53, socket.SOCK_DGRAM) == "unreachable", "an instance that is cut off reaches neither")
     d.ok("cut 1 no")
+    try:
+        proxied.send(b"y")
+        alive = proxied.recv(10)
+    except OSError as e:
+        alive = e
+    check(isinstance(alive, ConnectionResetError), "and what went through the proxy does not come back to life (%s)" % alive)
+    check(who("c1", four, 443) == "tls", "while a new connection does")
     d.ok("border 1")
     d.ok("policy 1 " + broad)
     check(who("c1", four, 443) == "x" and who("c1", four, 53, socket.SOCK_DGRAM) == "x", "without the border it is as before")
@@ -1169,6 +1208,12 @@ def test_foreign(d):
             subprocess.run(["sh", "-c", fix], check=True)
             check(tcp("c1", "93.1.1.1", 80)[0] == "open" and "[" not in d.ok("obstacles"), "%s: the fix opens it" % name)
         run("nft", "delete", "table", *table.split()[1:3])
+    d.ok("policy 1 allow@93.0.0.0/8@tcp@-")
+    subprocess.run(["nft", "-f", "-"], input="table ip published { chain p { type nat hook prerouting priority dstnat; fib daddr type local tcp dport 8888 dnat to 93.1.2.1:80; }; "
+                   "chain q { type nat hook postrouting priority srcnat; ip daddr 93.1.2.1 masquerade; }; }", text=True, check=True)
+    check(tcp("net", "93.1.1.2", 8888)[0] == "open", "a port that the host publishes for others leads there")
+    check(tcp("c1", "93.1.1.2", 8888)[0] == "reset" and tcp("c1", "93.1.2.1", 80)[0] == "open", "but not for an instance, whatever it may reach itself")
+    run("nft", "delete", "table", "ip", "published")
 
 
 def test_detach(d):

@@ -189,6 +189,14 @@ raw "two Hosts" ' 400' api.example.com "${G}Host: api.example.com\r\nHost: other
 raw "no Host" ' 400' api.example.com "GET /v1/x HTTP/1.0\r\nAuthorization: Bearer $ph\r\n\r\n"
 raw "an absolute address of another host" ' 4[02]' api.example.com "GET https://other.example.com/v1/x HTTP/1.1\r\nHost: api.example.com\r\nAuthorization: Bearer $ph\r\n\r\n"
 raw "CONNECT" ' 40' api.example.com "CONNECT api.example.com:8443 HTTP/1.1\r\nHost: api.example.com:8443\r\nAuthorization: Bearer $ph\r\n\r\n"
+for m in TRACE trace; do never "$m" 405 4001 api.example.com /any -X $m -u "me:$ph_basic"; done
+for v in --http1.1 --http2; do never "TRACE $v" 405 4001 api.example.com /any $v -X TRACE -u "me:$ph_basic"; done
+for u in h2c "websocket, h2c" "h2c, websocket" "" TLS/1.0 websocket/13; do
+        raw "Upgrade: $u" ' 400' api.example.com "${G}Host: api.example.com\r\nConnection: Upgrade\r\nUpgrade: $u\r\nX-Api-Key: $ph_key\r\n\r\n"
+done
+raw "two Upgrades" ' 400' api.example.com "${G}Host: api.example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\nX-Api-Key: $ph_key\r\n\r\n"
+raw "the same Upgrade twice" ' 400' api.example.com "${G}Host: api.example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: websocket\r\nX-Api-Key: $ph_key\r\n\r\n"
+arrives "an upgrade to WebSocket" api "$real" 4001 api.example.com /v1/x --http1.1 -H "Connection: Upgrade" -H "Upgrade: WebSocket" -H "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==" -H "Sec-WebSocket-Version: 13" -H "X-Api-Key: $ph_key"
 raw "a folded header" ' 400|closed' api.example.com "${G}Host: api.example.com\r\nX-Api-Key:\r\n $ph_key\r\nAuthorization: Bearer $ph\r\nAuthorization: x\r\n\r\n"
 raw "no SNI" closed "" "${G}Host: api.example.com\r\nAuthorization: Bearer $ph\r\n\r\n"
 clear_seen

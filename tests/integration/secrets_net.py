@@ -39,7 +39,7 @@ def origin(address, port, certificate, record):
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
-        do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_CONNECT = answer
+        do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_CONNECT = do_TRACE = answer
 
         def log_message(self, *args):
             pass

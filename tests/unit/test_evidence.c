@@ -202,6 +202,7 @@ static void flows(void **state) {
         assert_false(flow.ended);
         assert_int_equal(flow.destination_port, 8 << 8 | 1);
         assert_int_equal(conntrack_parse(flow_message(buffer, IPCTNL_MSG_CT_NEW, 0x34, IPPROTO_TCP), &flow), -ENOMSG);
+        assert_int_equal(conntrack_parse(flow_message(buffer, IPCTNL_MSG_CT_DELETE, 0x00120000, IPPROTO_TCP), &flow), -ENOMSG); // the proxy's
         assert_int_equal(conntrack_parse(flow_message(buffer, IPCTNL_MSG_CT_GET, 0x00120034, IPPROTO_TCP), &flow), -ENOMSG);
 }
 

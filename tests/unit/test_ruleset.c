@@ -57,6 +57,7 @@ static void test_slot_order(void **state) {
         static const char *const out[] = {
                 "i0001_out counter", "i0001_out jump i0001_cut", "i0001_out jump i0001_rate", "i0001_out ct state established ct mark @i0001_live accept",
                 "i0001_out ct state related meta l4proto { icmp, ipv6-icmp } ct mark @i0001_live accept",
+                "i0001_out ct direction reply goto i0001_deny", "i0001_out ct status dnat goto i0001_deny",
                 "i0001_out ct state != { new, established } goto i0001_deny", "!= 0x00010000 goto i0001_deny", "!= syn goto i0001_deny",
                 "i0001_out oifname \"hv*\" goto i0001_deny", "i0001_out fib daddr type { local, broadcast, multicast, anycast } goto i0001_deny",
                 "i0001_out ip daddr 10.99.0.0/16 goto i0001_deny", "i0001_out ip6 daddr 2a01:4f8:1:1::/64 goto i0001_deny",
@@ -265,11 +266,11 @@ static void test_border_shut(void **state) {
         const NetworkBorder open = {.resolver = true, .proxy = true}, shut = {true, true, true, true}, proxy = {.resolver = true, .proxy = true, .proxy_shut = true};
         _cleanup_free_ char *all = border_text_new(&open), *some = border_text_new(&proxy), *none = border_text_new(&shut), *policy_text = policy_text_new(&policy, shut);
 
-        assert_non_null(strstr(all, "dport 8453 accept"));
+        assert_non_null(strstr(all, "dport 8453 goto i0001_dns"));
         assert_non_null(strstr(all, "i0001_local"));
-        assert_non_null(strstr(some, "dport 8453 accept"));
+        assert_non_null(strstr(some, "dport 8453 goto i0001_dns"));
         assert_null(strstr(some, "i0001_local"));
-        assert_null(strstr(none, "accept"));
+        assert_null(strstr(none, "add rule"));
         assert_null(strstr(none, "i0001_local"));
         assert_non_null(strstr(none, "flush chain inet hostd i0001_border"));
         assert_non_null(strstr(policy_text, "redirect to :8453"));

@@ -351,6 +351,29 @@ static void test_corrupt(void **state) {
         }
 }
 
+// Sealed values are among what is replaced and removed.
+static void test_nothing_of_before(void **state) {
+        char value[600];
+        _cleanup_free_ char *text = NULL;
+        Store *s = open_store(db_path, STORE_CREATED);
+        size_t size;
+
+        for (int i = 0; i < 40; i++) {
+                char key[16];
+                (void) snprintf(key, sizeof(key), "k%d", i);
+                memset(value, 'v', sizeof(value));
+                memcpy(value, "of-before", 9);
+                value[sizeof(value) - 1] = 0;
+                assert_int_equal(store_value_keep(s, key, value, NULL), 0);
+                assert_int_equal(store_value_keep(s, key, i % 2 ? NULL : "of-now", NULL), 0);
+        }
+        store_close(s);
+        assert_int_equal(io_read_file(AT_FDCWD, db_path, 1 << 22, &text, &size), 0);
+        assert_non_null(memmem(text, size, "of-now", 6));
+        assert_null(memmem(text, size, "of-before", 9));
+        assert_null(memmem(text, size, "vvvvvvvv", 8));
+}
+
 static void test_newer_and_odd(void **state) {
         _cleanup_error_ Error e = ERROR_NULL, e2 = ERROR_NULL, e3 = ERROR_NULL;
         Store *s = NULL, *second = NULL;
@@ -466,6 +489,7 @@ int main(void) {
                 cmocka_unit_test(test_values),
                 cmocka_unit_test(test_condemned),
                 cmocka_unit_test(test_corrupt),
+                FILE_TEST(test_nothing_of_before),
                 FILE_TEST(test_newer_and_odd),
                 FILE_TEST(test_size_limit),
                 FILE_TEST(test_disk_full),

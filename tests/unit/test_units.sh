@@ -52,6 +52,9 @@ BORDER_FD_CONTROL flow.sock SOCK_STREAM NULL NULL 0600 hostd-flow
 BORDER_FD_RECORDS flow-records.sock SOCK_DGRAM BORDER_PROXY BORDER_RESOLVER 0660 hostd-flow
 EOF
 [ "$(grep -c '{BORDER_FD_' "$srcdir/hostd/core/border_start.c")" = 5 ] || bad "hostd makes sockets that no unit has"
+for line in MemorySwapMax=0 LimitCORE=0; do # it and its HAProxies hold the values of secrets
+        grep -qx "$line" "$units/hostd.service" || bad "hostd.service has not $line"
+done
 for unit in hostd-resolver hostd-proxy hostd-flow; do
         for line in MemorySwapMax=0 LimitCORE=0 Restart=always "User=$unit" NoNewPrivileges=yes ProtectSystem=strict SystemCallArchitectures=native; do
                 grep -qx "$line" "$units/$unit.service" || bad "$unit.service has not $line"

@@ -154,6 +154,65 @@ static void test_refused(void **state) {
         }
 }
 
+// Each part has some slots, all together have each that fits once, and the last says which these are.
+static void test_parts(void **state) {
+        _cleanup_(compiled_freep) Compiled *compiled = example(), *large = NULL;
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        _cleanup_strv_ char **one = NULL, **parts = NULL, **changed = NULL;
+        _cleanup_(view_freep) View *last = NULL;
+        enum { SLOTS = 11, LARGE = 6 };
+        ViewSlot slots[SLOTS];
+        bool too_large[SLOTS];
+        unsigned seen[SLOTS + 1] = {0};
+        size_t size, n, max;
+        _cleanup_free_ char *text = NULL;
+
+        assert_int_equal(policy_new("large", &policy), 0);
+        for (unsigned i = 0; i < 200; i++) {
+                char to[64];
+                (void) snprintf(to, sizeof(to), "n%u.example.org", i);
+                add(policy, "allow", to, POLICY_TCP, NULL);
+        }
+        assert_int_equal(compiled_new(&policy, 1, &large, NULL), 0);
+        for (unsigned i = 0; i < SLOTS; i++)
+                slots[i] = (ViewSlot) {.slot = (uint16_t) (i + 1), .ifname = "hv0001", .instance = (char *) "a", .ipv4 = "10.209.0.1", .ipv6 = "fd00::1",
+                                       .compiled = i == LARGE ? large : compiled};
+        View view = {.generation = 5, .whole = true, .slots = slots, .n_slots = LARGE};
+        assert_int_equal(view_format(&view, &text, &size), 0);
+        max = size / 2;
+        assert_int_equal(view_format_parts(&view, size, &one, too_large), 0);
+        assert_int_equal(strv_length(one), 1);
+        assert_string_equal(one[0], text);
+        view.n_slots = SLOTS;
+        assert_int_equal(view_format_parts(&view, max, &parts, too_large), 0);
+        n = strv_length(parts);
+        assert_in_range(n, 4, SLOTS + 1);
+        for (size_t i = 0; i < n; i++) {
+                _cleanup_(view_freep) View *part = NULL;
+                assert_in_range(strlen(parts[i]), 1, max);
+                assert_int_equal(view_parse(parts[i], strlen(parts[i]), &part, NULL), 0);
+                assert_int_equal(part->generation, 5);
+                assert_true(part->whole == (i == n - 1));
+                assert_true(part->n_slots > 0 || i == n - 1);
+                for (size_t k = 0; k < part->n_slots; k++)
+                        seen[part->slots[k].slot]++;
+                if (i == n - 1)
+                        last = TAKE_PTR(part);
+        }
+        for (unsigned i = 0; i < SLOTS; i++) {
+                assert_true(too_large[i] == (i == LARGE));
+                assert_int_equal(seen[i + 1], i != LARGE);
+                assert_true(view_ends(last, (uint16_t) (i + 1)) == (i == LARGE));
+        }
+        assert_true(view_ends(last, SLOTS + 1)); // of nobody any more
+        // What changed: the rest stays, the large one goes.
+        view.whole = false;
+        assert_int_equal(view_format_parts(&view, max, &changed, too_large), 0);
+        last = view_free(last);
+        assert_int_equal(view_parse(changed[strv_length(changed) - 1], strlen(changed[strv_length(changed) - 1]), &last, NULL), 0);
+        assert_true(view_ends(last, LARGE + 1) && !view_ends(last, 1) && !view_ends(last, SLOTS + 1));
+}
+
 // Says what a large policy costs; what it decides is checked.
 static void test_large(void **state) {
         _cleanup_(policy_freep) Policy *policy = NULL;
@@ -198,7 +257,7 @@ static void test_large(void **state) {
 }
 
 int main(void) {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refused), cmocka_unit_test(test_large)};
+        const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refused), cmocka_unit_test(test_parts), cmocka_unit_test(test_large)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
