@@ -4,10 +4,10 @@
 set -u
 srcdir=${srcdir:-.}
 [ -f "$srcdir/quickstart" ] || { echo "SKIP: this tree has no quickstart"; exit 77; }
-grep -q '^prefix = /usr/local$' Makefile || { echo "SKIP: this build is for another prefix than quickstart's"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-make -s install DESTDIR="$work" >/dev/null 2>&1 || { echo "FAILED: it cannot be installed"; exit 1; }
+# Where quickstart installs, whatever this build is for.
+make -s install DESTDIR="$work" prefix=/usr/local sysconfdir=/etc localstatedir=/var >/dev/null 2>&1 || { echo "FAILED: it cannot be installed"; exit 1; }
 installed=$(find "$work" ! -type d | wc -l)
 eval "$(grep -E '^(prefix|border_units)=' "$srcdir/quickstart"; sed -n '/^remove_files() {/,/^}/p' "$srcdir/quickstart")"
 remove_files "$work"
