@@ -168,7 +168,7 @@ static bool slot_has_device(const Network *network, uint16_t number) {
 }
 
 PolicyText slot_policy(const Slot *slot, const Compiled *compiled) {
-        return (PolicyText) {slot->slot, compiled, slot->next_id, slot->border};
+        return (PolicyText) {slot->slot, compiled, slot->next_id, slot->border, slot->ids_anew};
 }
 
 static int load_policy(Transaction *transaction, const Slot *slot) {
@@ -491,7 +491,7 @@ static KnownId *digests_of(const Compiled *compiled, size_t *ret_n) {
 }
 
 // Equal effect, equal id; else one that was never used since the slot began. When the numbers run out, the marks are forgotten
-// with their connections, once in 65535 changed rules.
+// with their connections and the addresses of names, once in 65279 changed rules.
 static int slot_assign(Slot *slot, Compiled *compiled, KnownId **ret, size_t *ret_n) {
         size_t n;
         _cleanup_free_ KnownId *known = digests_of(compiled, &n);
@@ -532,7 +532,19 @@ static int slot_assign_or_restart(Slot *slot, Compiled *compiled, KnownId **ret,
                 return r;
         slot->n_known = 0;
         slot->next_id = 1;
+        slot->ids_anew = true;
         return slot_assign(slot, compiled, ret, ret_n);
+}
+
+// Once more: what the earlier policy admitted between the first time and its end has a mark that means another rule now.
+static int slot_restarted(Slot *slot, Error *err) {
+        int r = nft_forget_flows((uint32_t) slot->slot << 16, 0xffff0000);
+
+        if (r < 0)
+                return error_set_errno(err, r, "forgetting the connections of slot %u", slot->slot);
+        slot->n_names = 0;
+        slot->ids_anew = false;
+        return 0;
 }
 
 int network_set_policy(Network *network, uint16_t number, Policy *const *policies, size_t n, Error *err) {
@@ -559,7 +571,7 @@ int network_set_policy(Network *network, uint16_t number, Policy *const *policie
         slot->compiled = TAKE_PTR(compiled);
         slot->known = TAKE_PTR(known);
         slot->n_known = n_known;
-        return 0;
+        return slot->ids_anew ? slot_restarted(slot, err) : 0;
 }
 
 int network_counters(Network *network, uint16_t number, NetworkCounters *ret, Error *err) {

@@ -19,6 +19,7 @@ typedef struct Slot {
         KnownId *known;     // of the rules that the kernel has; survives a restart in the comments of their marks
         size_t n_known;
         uint32_t next_id;
+        bool ids_anew;      // ids began again, and the kernel does not have a policy with the new ones yet
         LimitsText limits;
         bool fresh;              // attached by this process, so that the kernel has counted nothing yet
         bool limits_set;         // by this process; else the kernel may have others,

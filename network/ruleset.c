@@ -484,6 +484,8 @@ int ruleset_policy(FILE *f, const PolicyText *text) {
         int r;
 
         fprintf(f, "flush chain inet hostd i%04x_rules\nflush chain inet hostd i%04x_nat\nflush set inet hostd i%04x_live\n", slot, slot, slot);
+        if (text->ids_anew)
+                fprintf(f, "flush map inet hostd i%04x_names4\nflush map inet hostd i%04x_names6\n", slot, slot);
         if (redirects_has_names_map(text))
                 policy_names(f, slot);
         r = policy_rules(&w, compiled);

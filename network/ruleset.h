@@ -43,6 +43,7 @@ typedef struct PolicyText {
         const Compiled *compiled;
         uint32_t next_id;
         NetworkBorder border;
+        bool ids_anew; // ids are given again: no address that was found for an earlier one stays
 } PolicyText;
 int ruleset_policy(FILE *f, const PolicyText *text);
 

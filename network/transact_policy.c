@@ -566,6 +566,10 @@ static int batch_policy(Batch *batch, const PolicyText *text) {
         const Compiled *compiled = text->compiled;
         int r = batch_flush(batch);
 
+        if (r >= 0 && text->ids_anew)
+                r = batch_flush_set(batch, batch->names4);
+        if (r >= 0 && text->ids_anew)
+                r = batch_flush_set(batch, batch->names6);
         if (r >= 0 && redirects_has_names_map(text))
                 r = batch_all_names(batch);
         if (r >= 0)

@@ -21,8 +21,8 @@ FlowKind flow_kind_from_string(const char *text);
 const char *flow_verdict_to_string(FlowVerdict verdict); // "allow"
 FlowVerdict flow_verdict_from_string(const char *text);
 
-// The first three are for whoever ends TLS. HAProxy, which does, has a log of its own (core/interceptor.h), and nothing sets them.
-#define FLOW_FLAG_INTERCEPTED 1u // TLS was terminated at the border
+// SECRET and ALERT are for whoever ends TLS. HAProxy, which does, has a log of its own (secret/haproxy_log.h), and nothing sets them.
+#define FLOW_FLAG_INTERCEPTED 1u // handed to HAProxy, which ends TLS
 #define FLOW_FLAG_SECRET 2u      // the secret named in `secret` was put in
 #define FLOW_FLAG_ALERT 4u       // a placeholder on its way to a host that it is not bound to
 #define FLOW_FLAG_CUT 8u         // an allowed flow that was ended by a change of policy

@@ -155,7 +155,7 @@ static bool slot_view(Manager *m, const Instance *instance, ViewSlot *ret) {
         if (!compiled || !network_is_plugged(m->network, slot))
                 return false;
         network_address(&m->desired->host.network, slot, &address);
-        *ret = (ViewSlot) {.slot = slot, .instance = (char *) instance->record.name, .dns = {.rate = DNS_RATE, .burst = DNS_BURST, .names = DNS_NAMES}, .compiled = compiled};
+        *ret = (ViewSlot) {.slot = slot, .instance = (char *) instance->record.name, .offline = instance_network_is_cut(instance), .dns = {.rate = DNS_RATE, .burst = DNS_BURST, .names = DNS_NAMES}, .compiled = compiled};
         memcpy(ret->ifname, address.host_ifname, sizeof(ret->ifname));
         return inet_ntop(AF_INET, &address.ipv4, ret->ipv4, sizeof(ret->ipv4)) && inet_ntop(AF_INET6, &address.ipv6, ret->ipv6, sizeof(ret->ipv6));
 }

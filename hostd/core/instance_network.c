@@ -118,6 +118,8 @@ int instance_network_cut(Instance *instance, bool cut, Error *err) {
                 r = store_value_set(m->store, key_of(instance, "cut", key), cut ? "1" : NULL, err);
         if (r >= 0 && !cut && instance_is_live(instance))
                 r = network_set_cut(m->network, instance->record.slot, false, err);
+        if (instance_is_live(instance))
+                border_link_changed(m, instance->record.slot);
         if (r >= 0)
                 instance_event(instance, cut ? "network-cut" : "network-given-back", NULL);
         return r;

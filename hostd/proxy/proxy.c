@@ -57,6 +57,8 @@ static int proxy_apply_slot(Proxy *proxy, const ViewSlot *view) {
                 return r;
         }
         connections_review(slot);
+        if (view->offline) // the kernel lets nothing new through; what was on its way to the other end is not sent either
+                connections_cut(slot, "the instance is cut off");
         // One that cannot listen is closed until it can, which is no older policy in force: nobody else waits for it. Without a wire there
         // is nobody to let through; it will come.
         r = slot_listen(slot);

@@ -241,6 +241,23 @@ static void knows_no_rules(World *w) {
         CHECK(wait_for(w, is_ready), "and with the next change");
 }
 
+static bool log_has_error(const World *w) {
+        _cleanup_free_ char *text = NULL;
+
+        return io_read_file(it(w)->directory, "log", 1 << 20, &text, NULL) >= 0 && strstr(text, "\"error\":") != NULL;
+}
+
+// Whatever the guest sends: what HAProxy says of it comes through the pipe.
+static void says_what_is_wrong(World *w) {
+        static const char head[] = "PROXY TCP4 192.0.2.7 192.0.2.8 1 443\r\nthis is no TLS\r\n";
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock/front.sock", it(w)->path);
+        CHECK(connect(fd, (struct sockaddr *) &address, sizeof(address)) == 0 && io_write_all(fd, head, strlen(head)) == 0, "a guest speaks no TLS");
+        CHECK(wait_for(w, log_has_error), "the log says so");
+}
+
 static void life(World *w) {
         Value *one = value_of("value-one"), *two = value_of("value-two");
         char first[17], second[17];
@@ -276,6 +293,7 @@ static void life(World *w) {
         CHECK(wait_for(w, is_gone) && wait_for(w, is_reaped), "the instance stops: HAProxy is gone");
         instance_set_state(w->instance, INSTANCE_RUNNING);
         CHECK(wait_for(w, is_ready), "and back with it");
+        says_what_is_wrong(w);
         knows_no_rules(w);
         rotates_twice(w);
         ends_on_a_full_disk(w);

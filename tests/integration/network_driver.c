@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/strv.h"
 #include "network/network.h"
+#include "network/network_internal.h"
 #include "network/nft.h"
 #include "network/ruleset.h"
 
@@ -189,6 +190,12 @@ static int do_limits(char **a, Error *err) {
         return network_set_limits(network, (uint16_t) number(a[1]), &limits, err);
 }
 
+// next SLOT ID: as if so many rules had been changed already
+static int do_next(char **a, Error *err) {
+        slot_find(network, (uint16_t) number(a[1]))->next_id = number(a[2]);
+        return 0;
+}
+
 static int do_traffic(char **a, Error *err) {
         uint64_t used = 0;
         int r = network_traffic(network, (uint16_t) number(a[1]), &used, err);
@@ -302,7 +309,7 @@ static int do_uplink(char **a, Error *err) {
 static const struct { const char *word; int (*fn)(char **a, Error *err); size_t arguments; } commands[] = {
         {"new", do_new, 2},           {"attach", do_attach, 1}, {"detach", do_detach, 1},
         {"plug", do_plug, 2},         {"plugged", do_plugged, 1},   {"policy", do_policy, 1},
-        {"many", do_many, 2},         {"limits", do_limits, 1}, {"traffic", do_traffic, 1}, {"begin", do_begin, 1}, {"resume", do_resume, 2}, {"cut", do_cut, 2}, {"border", do_border, 1}, {"name", do_name, 4}, {"helpers", do_helpers, 1}, {"expose", do_expose, 7}, {"unexpose", do_expose, 7}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
+        {"many", do_many, 2},         {"limits", do_limits, 1}, {"traffic", do_traffic, 1}, {"begin", do_begin, 1}, {"resume", do_resume, 2}, {"cut", do_cut, 2}, {"border", do_border, 1}, {"name", do_name, 4}, {"next", do_next, 2}, {"helpers", do_helpers, 1}, {"expose", do_expose, 7}, {"unexpose", do_expose, 7}, {"counters", do_counters, 1}, {"dump", do_dump, 1},
         {"leaks", do_leaks, 0},       {"doctor", do_doctor, 0}, {"obstacles", do_obstacles, 0}, {"watch", do_watch, 1},     {"restore", do_restore, 0},
         {"remove-all", do_remove, 0}, {"uplink", do_uplink, 0},
         {"explain", do_explain, 3},

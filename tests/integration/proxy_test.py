@@ -297,6 +297,11 @@ def case_views():
     check("not when it is to be inspected", closed(other, 2))
     reset_views()
     other = websocket(tls("other.example.org"), "other.example.org")
+    hostd.views(dict(slot("allow other.example.org 443"), offline=True), whole=False)
+    check("an instance that is cut off has no connections", closed(other, 2))
+    hostd.views(slot("allow other.example.org 443"), whole=False)
+    other = websocket(tls("other.example.org"), "other.example.org")
+    check("and new ones when it is given its network back", echoes(other))
     hostd.views(whole=False, gone=[1])
     check("an instance that is gone has no connections", closed(other, 2))
     try:
