@@ -186,7 +186,7 @@ check_status "delete of one in use is refused" 7 'pt-a' hostctl policy delete pt
 hostctl unset pt-a policies >/dev/null
 check "delete" hostctl policy delete pt-p
 check_status "it is gone" 3 pt-p hostctl policy show pt-p
-for rule in "permit 1.2.3.4" "allow" "allow 1.2.3.4/33" "allow 10.0.0.1/8" "allow ::/0 tcp 0" "allow 1.2.3.4 tcp 70000" "allow 1.2.3.4 icmp 80" "allow 1.2.3.4 tcp 9-1" "allow 1.2.3.4 sctp" 'allow 1.2.3.4" tcp' "allow example.com tcp 443" "$(printf 'allow 1.2.3.4\ndeny')"; do
+for rule in "permit 1.2.3.4" "allow" "allow 1.2.3.4/33" "allow 10.0.0.1/8" "allow ::/0 tcp 0" "allow 1.2.3.4 tcp 70000" "allow 1.2.3.4 icmp 80" "allow 1.2.3.4 tcp 9-1" "allow 1.2.3.4 sctp" 'allow 1.2.3.4" tcp' "allow example..com tcp 443" "allow *.com" "$(printf 'allow 1.2.3.4\ndeny')"; do
         check_status "rule '${rule//$'\n'/?}' is refused" 2 'rule|address|CIDR|port|protocol|action' hostctl policy set pt-p "$rule"
 done
 check_status "and makes no policy" 3 pt-p hostctl policy show pt-p
