@@ -157,7 +157,9 @@ lines < <(as 65534 none 2>&1)
 check "hostd lives" hostd_answers
 if [ "$(marks)" = "$before" ]; then ok "the socket: nothing changed"; else fail "the socket" "something changed: $(diff <(echo "$before") <(marks) | head -n 4 | tr '\n' ';')"; fi
 check "a refused call is in the audit log with its caller" sh -c "hostctl audit query --user nobody -f json | jq -e '[.records[] | select(.result == \"Denied\")] | length > 0'"
-check "no file of hostd's is open to others" sh -c "[ -z \"\$(find $HOSTD_STATE $HOSTD_RUN -xdev ! -type l -perm /022 ! -name hostd.sock ! -path '*/instances/*/data/*' ! -path '*/upper/*' 2>/dev/null | head -n 3)\" ]"
+# hostd-proxy asks hostd-resolver by the one, both write to hostd-flow by the other: their groups', and nobody else's.
+check "no socket of the border is open to all" sh -c "[ -z \"\$(find $HOSTD_RUN -xdev -type s -perm /007 ! -name hostd.sock)\" ]"
+check "no file of hostd's is open to others" sh -c "[ -z \"\$(find $HOSTD_STATE $HOSTD_RUN -xdev ! -type l -perm /022 ! -name hostd.sock ! -name resolve.sock ! -name flow-records.sock ! -path '*/instances/*/data/*' ! -path '*/upper/*' 2>/dev/null | head -n 3)\" ]"
 check_is "nobody may look into its state" 1 sh -c "setpriv --reuid 65534 --regid 65534 --clear-groups ls $HOSTD_STATE >/dev/null 2>&1 || echo 1"
 check "hostd has nothing open in /tmp" sh -c "! ls -l /proc/$(hostd_pid)/fd | grep -E ' (/var)?/tmp/'"
 hostctl delete --force pt-a >/dev/null
