@@ -58,9 +58,11 @@ upstream_begin() {
         hostctl apply >/dev/null
 }
 upstream_end() { [ ! -f "$work/hostd.conf" ] || { cp "$work/hostd.conf" "$HOSTD_ETC/hostd.conf"; hostctl apply >/dev/null 2>&1; }; }
-trap 'internet_remove; upstream_end; finish' EXIT
-internet_make || { skip border "the origins cannot be made here"; finish; }
-upstream_begin || { fail upstream "$(hostctl apply 2>&1 | tail -n 1)"; finish; }
+# finish() by itself knows nothing of these.
+end() { internet_remove; upstream_end; finish; }
+trap end EXIT
+internet_make || { skip border "the origins cannot be made here"; end; }
+upstream_begin || { fail upstream "$(hostctl apply 2>&1 | tail -n 1)"; end; }
 
 # In the network of the instance and with its resolv.conf, as any of its programs, but with this machine's tools.
 printf 'nameserver 169.254.0.1\noptions timeout:2 attempts:1\n' >"$work/resolv.conf"
@@ -88,7 +90,7 @@ for program in hostd-resolver hostd-proxy; do
 done
 
 hostctl policy set pt-names "allow good.example.org tcp 443" "allow plain.good.example.org tcp 80" "allow rebind.example.org" >/dev/null
-launch pt-a policies=pt-names >/dev/null || { fail launch pt-a; finish; }
+launch pt-a policies=pt-names >/dev/null || { fail launch pt-a; end; }
 check "the template names the resolver" sh -c "hostctl exec pt-a -- cat /etc/resolv.conf | grep -qx 'nameserver 169.254.0.1'"
 
 # --- names
@@ -191,4 +193,4 @@ check "an instance starts again" hostctl restart --force pt-a
 check "and reaches what it may" wait_for 10 answers pt-a
 check "deletion leaves nothing" hostctl delete --force pt-a pt-b
 check_is "no leaks" "" no_leaks
-finish
+end

@@ -8,7 +8,7 @@ product_begin
 trap 'origins_remove; finish' EXIT
 origins_make || { skip expose "the origins cannot be made here"; trap finish EXIT; finish; }
 host=198.51.100.9 # of this host, as the allowed origin sees it
-launch pt-a >/dev/null && launch pt-b >/dev/null || { fail launch "pt-a pt-b"; finish; }
+launch pt-a >/dev/null && launch pt-b >/dev/null || { fail launch "pt-a pt-b"; exit; }
 hostctl policy set pt-net "allow $origin_allowed/32" >/dev/null
 hostctl set pt-a policies=pt-net >/dev/null
 
