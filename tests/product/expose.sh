@@ -8,7 +8,7 @@ product_begin
 trap 'origins_remove; finish' EXIT
 origins_make || { skip expose "the origins cannot be made here"; trap finish EXIT; finish; }
 host=198.51.100.9 # of this host, as the allowed origin sees it
-launch pt-a >/dev/null && launch pt-b >/dev/null || { fail launch "pt-a pt-b"; exit; }
+launch pt-a >/dev/null && launch pt-b >/dev/null || { fail launch "pt-a pt-b"; origins_remove; finish; }
 hostctl policy set pt-net "allow $origin_allowed/32" >/dev/null
 hostctl set pt-a policies=pt-net >/dev/null
 
@@ -94,3 +94,5 @@ check_is "it passes again" "origin allowed" fetch pt-a $origin_allowed
 check "delete" hostctl delete --force pt-a
 check_is "takes its ports along" "" sh -c "hostctl exposed | grep pt-a; nft list map inet hostd expose4 | grep 7100"
 check "no leaks at the end" no_leaks
+origins_remove
+finish

@@ -16,7 +16,7 @@ flows() { within 20 hostctl flows "$@" -f json; }
 count() { flows pt-f "${@:2}" | jq "[.flows[] | select($1)] | length"; }
 is_there() { [ "$(count "$@")" -gt 0 ]; }
 
-launch pt-f >/dev/null || { fail launch pt-f; exit; }
+launch pt-f >/dev/null || { fail launch pt-f; origins_remove; finish; }
 hostctl policy set pt-flows "deny $origin_denied/32" "allow $origin_allowed/32 tcp 8080" >/dev/null
 check "policies=pt-flows" hostctl set pt-f policies=pt-flows
 wait_for 20 hostctl flows pt-f # hostd-flow may still be starting
@@ -70,4 +70,5 @@ check "and records on" wait_for 20 knocked
 check_status "an instance that never was" 3 "nothing was ever recorded" hostctl flows pt-never
 within 60 hostctl delete --force pt-f >/dev/null 2>&1
 check "the evidence outlives its instance" is_there "true"
-exit
+origins_remove
+finish
