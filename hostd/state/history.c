@@ -19,6 +19,7 @@
 #include "state/confdir.h"
 
 #define HISTORY_TRIES 3
+#define INDEX_TRIES 8
 #define HISTORY_PAUSE_USEC 50000
 #define NEXT "refs/hostd/next" // what fast-import writes to; there only while it does, or after a crash
 #define HAND "root <0@host>" // who changes files by hand, as far as anybody can tell
@@ -430,6 +431,13 @@ static int write_stream(const Git *git, const GitText *stream, const char *old, 
         return r;
 }
 
+// For people who look with git: else it would show the commits as changes to be taken back. They lock the index while they look, and a
+// later commit makes up for what is missed.
+static void set_index(const Git *git) {
+        for (unsigned i = 0; i < INDEX_TRIES && git_run(git, GIT_ARGUMENTS("read-tree", "HEAD"), NULL, NULL) != 0; i++)
+                (void) usleep(HISTORY_PAUSE_USEC);
+}
+
 static int write_once(const Git *git, const HistoryCommit *commits, Error *err) {
         _cleanup_(git_text_done) GitText stream = {0};
         _cleanup_(tips_done) Tips tips = {0};
@@ -443,8 +451,7 @@ static int write_once(const Git *git, const HistoryCommit *commits, Error *err) 
                 return 0;
         if (r < 0)
                 return r;
-        // For people who look with git: else it would show the commits as changes to be taken back. A later commit makes up for it.
-        (void) git_run(git, GIT_ARGUMENTS("read-tree", "HEAD"), NULL, NULL);
+        set_index(git);
         return 0;
 }
 

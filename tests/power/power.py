@@ -229,7 +229,8 @@ class Promises:
             self.say(text)
 
     def git(self, *words):
-        return subprocess.run(("git", "-c", "safe.directory=*", "-C", self.etc) + words, capture_output=True, text=True)
+        # "status" would lock the index that hostd is about to write.
+        return subprocess.run(("git", "--no-optional-locks", "-c", "safe.directory=*", "-C", self.etc) + words, capture_output=True, text=True)
 
     def up(self):
         if not wait_until(60, lambda: hostctl("info").returncode == 0):
@@ -293,7 +294,7 @@ class Promises:
             hostctl("stop", "--force", name)
 
     def configuration(self):
-        clean = wait_until(120, lambda: self.git("status", "--porcelain").stdout == "" and self.git("rev-parse", "HEAD").returncode == 0)
+        clean = wait_until(20, lambda: self.git("status", "--porcelain").stdout == "" and self.git("rev-parse", "HEAD").returncode == 0)
         self.check(clean, "the configuration is no commit: %s; locks: %s" % (self.git("status", "--porcelain").stdout or self.git("rev-parse", "HEAD").stderr,
                                                                             glob.glob(self.etc + "/.git/**/*.lock", recursive=True)))
         result = self.git("fsck", "--full", "--strict")

@@ -186,6 +186,35 @@ static void test_failure(void **state) {
         assert_non_null(strstr(after[0], " alice four"));
 }
 
+// Somebody else's git has the index for a moment: it is set to the commit all the same.
+static void test_index_is_held(void **state) {
+        Fixture *f = *state;
+        _cleanup_free_ char *shown = NULL;
+        pid_t holder;
+        int fd = confdir_fd(f->dir), status;
+
+        assert_int_equal(io_write_atomic(fd, ".git/index.lock", "", 0, 0600), 0);
+        change(f, "hostd.conf", "1", "alice <1000@host>", "one");
+        holder = fork();
+        if (holder == 0) {
+                // Until the commit is there: what comes next is the index.
+                for (unsigned i = 0; i < 1000; i++) {
+                        _cleanup_free_ char *log = NULL;
+                        if (confdir_log(f->dir, 1, &log, NULL) == 0 && strstr(log, " alice one"))
+                                break;
+                        usleep(5000);
+                }
+                usleep(20000);
+                _exit(unlinkat(fd, ".git/index.lock", 0) < 0);
+        }
+        run_until_told(f);
+        assert_int_equal(waitpid(holder, &status, 0), holder);
+        assert_int_equal(status, 0);
+        assert_int_equal(f->failed, 0);
+        assert_int_equal(git_check(&(Git) {.path = f->top}, GIT_ARGUMENTS("diff-index", "--cached", "--name-status", "HEAD"), &shown, NULL), 0);
+        assert_string_equal(shown, "");
+}
+
 // git dies at some moment: each change is in history, by itself or in one commit that names it, and never twice.
 static void test_killed(void **state) {
         Fixture *f = *state;
@@ -268,6 +297,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_burst, setup, teardown),      cmocka_unit_test_setup_teardown(test_nothing, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_failure, setup, teardown),    cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_index_is_held, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_no_history, setup, teardown), cmocka_unit_test_setup_teardown(test_stop, setup, teardown),
         };
 
