@@ -5,6 +5,8 @@ Each rule of the profile has an attempt that it alone refuses, or a reason why n
 import re
 import sys
 
+from table import profile_minds_sockets
+
 # Rule of the profile: attempts of root's, at least one of which gets through without it and not under it.
 DECIDED = {
     "deny /dev/.lxc/**": ["writable /dev/.lxc/proc", "writable /dev/.lxc/sys", "read /dev/.lxc/proc/version"],
@@ -75,11 +77,6 @@ def judge(rule, attempts, confined, unconfined, by_kernel):
 def judge_second(rule, attempts, unconfined):
     through = [t for t in attempts if not REFUSED.match(unconfined.get((t, "root"), ("not tried",))[0])]
     return f"FAIL profile: {rule}: {through} is not refused without it" if through else f"ok profile: {rule}: refused without it too, a second lock"
-
-
-def profile_minds_sockets():
-    with open("/etc/apparmor.d/hostd-instance") as f:
-        return "abi/kernel-5.4-vanilla" not in f.read()
 
 
 def main():

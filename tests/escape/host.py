@@ -8,7 +8,7 @@ Before the first row the host gets things that an escape would touch: a file, a 
 each row the host is compared with what it was. Prints "ok NAME" and "FAIL NAME: WHY" lines; run by tests/product/escape.sh.
 """
 import ctypes, json, os, re, signal, socket, stat, subprocess, sys, threading, time
-from table import ROWS
+from table import ROWS, profile_minds_sockets
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 SYS_ADD_KEY, SYS_KEYCTL = (248, 250) if os.uname().machine == "x86_64" else (217, 219)
@@ -392,11 +392,6 @@ def attempt(host, who, name, arguments):
     lines = run("hostctl", "exec", "-u", who, host.instance, "--", "/bin/escape", name, *[a for a in arguments if a], timeout=60 + 30 * len(arguments)).splitlines()
     lines += ["nothing"] * (len(arguments) - len(lines))
     return [line.partition(" ")[::2] for line in lines]
-
-
-def profile_minds_sockets():
-    """Linux before 6.2 cannot be told to without refusing locks on them: see the head of the profile."""
-    return "abi/kernel-5.4-vanilla" not in read("/etc/apparmor.d/hostd-instance")
 
 
 def is_under(row, apparmor):

@@ -16,6 +16,12 @@ class Row:
     loads: str = ""           # "always", "unconfined": may have the host load modules (docs/security-model.md, "What is left")
 
 
+def profile_minds_sockets():
+    """Linux before 6.2 cannot be told to without refusing locks on them: see the head of the profile."""
+    with open("/etc/apparmor.d/hostd-instance") as f:
+        return "abi/kernel-5.4-vanilla" not in f.read()
+
+
 NO = "EPERM|EACCES"
 GONE = "ENOENT|ENODEV|EOPNOTSUPP|EPERM|EACCES"  # the kernel may not have it, and AppArmor may say so first
 
