@@ -82,72 +82,61 @@ static struct nlmsghdr *request_new(char *buffer, unsigned subsystem, unsigned t
         return message;
 }
 
-typedef struct CounterValue { uint64_t packets, bytes; bool found; } CounterValue;
+// Two numbers of an object, and whether there is such a one.
+typedef struct ObjectRead {
+        uint32_t type; // NFT_OBJECT_*
+        uint16_t attributes[2];
+        uint64_t values[2];
+        bool found;
+} ObjectRead;
 
-static int counter_read(const struct nlmsghdr *message, void *userdata) {
-        CounterValue *value = userdata;
+static int object_read(const struct nlmsghdr *message, void *userdata) {
+        ObjectRead *read = userdata;
         struct nftnl_obj *object = nftnl_obj_alloc();
 
         if (!object)
                 return -ENOMEM;
         if (nftnl_obj_nlmsg_parse(message, object) >= 0) {
-                value->packets = nftnl_obj_get_u64(object, NFTNL_OBJ_CTR_PKTS);
-                value->bytes = nftnl_obj_get_u64(object, NFTNL_OBJ_CTR_BYTES);
-                value->found = true;
+                for (size_t i = 0; i < ELEMENTS(read->values); i++)
+                        read->values[i] = nftnl_obj_get_u64(object, read->attributes[i]);
+                read->found = true;
         }
         nftnl_obj_free(object);
         return 0;
 }
 
-int nft_counter(int family, const char *name, uint64_t *ret_packets, uint64_t *ret_bytes) {
+static int object_get(int family, const char *name, ObjectRead *read) {
         char buffer[1024];
         struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETOBJ, family);
-        CounterValue value = {0};
         int r;
 
         message->nlmsg_flags |= NLM_F_ACK;
         mnl_attr_put_strz(message, NFTA_OBJ_TABLE, "hostd");
         mnl_attr_put_strz(message, NFTA_OBJ_NAME, name);
-        mnl_attr_put_u32(message, NFTA_OBJ_TYPE, htonl(NFT_OBJECT_COUNTER));
-        r = netlink_talk(NETLINK_NETFILTER, message, counter_read, &value);
-        if (r < 0)
-                return r;
-        if (!value.found)
-                return -ENOENT;
-        *ret_packets = value.packets;
-        *ret_bytes = value.bytes;
-        return 0;
+        mnl_attr_put_u32(message, NFTA_OBJ_TYPE, htonl(read->type));
+        r = netlink_talk(NETLINK_NETFILTER, message, object_read, read);
+        return r < 0 || read->found ? r : -ENOENT;
 }
 
-static int quota_read(const struct nlmsghdr *message, void *userdata) {
-        CounterValue *value = userdata;
-        struct nftnl_obj *object = nftnl_obj_alloc();
+int nft_counter(int family, const char *name, uint64_t *ret_packets, uint64_t *ret_bytes) {
+        ObjectRead read = {.type = NFT_OBJECT_COUNTER, .attributes = {NFTNL_OBJ_CTR_PKTS, NFTNL_OBJ_CTR_BYTES}};
+        int r = object_get(family, name, &read);
 
-        if (!object)
-                return -ENOMEM;
-        if (nftnl_obj_nlmsg_parse(message, object) >= 0) {
-                value->bytes = nftnl_obj_get_u64(object, NFTNL_OBJ_QUOTA_CONSUMED);
-                value->found = true;
-        }
-        nftnl_obj_free(object);
+        if (r < 0)
+                return r;
+        *ret_packets = read.values[0];
+        *ret_bytes = read.values[1];
         return 0;
 }
 
 int nft_quota(const char *name, uint64_t *ret_used) {
-        char buffer[1024];
-        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETOBJ, NFPROTO_INET);
-        CounterValue value = {0};
-        int r;
+        ObjectRead read = {.type = NFT_OBJECT_QUOTA, .attributes = {NFTNL_OBJ_QUOTA_CONSUMED, NFTNL_OBJ_QUOTA_BYTES}};
+        int r = object_get(NFPROTO_INET, name, &read);
 
-        message->nlmsg_flags |= NLM_F_ACK;
-        mnl_attr_put_strz(message, NFTA_OBJ_TABLE, "hostd");
-        mnl_attr_put_strz(message, NFTA_OBJ_NAME, name);
-        mnl_attr_put_u32(message, NFTA_OBJ_TYPE, htonl(NFT_OBJECT_QUOTA));
-        r = netlink_talk(NETLINK_NETFILTER, message, quota_read, &value);
         if (r < 0)
                 return r;
-        *ret_used = value.bytes;
-        return value.found ? 0 : -ENOENT;
+        *ret_used = read.values[0];
+        return 0;
 }
 
 typedef struct ChainVisit { NftChainHandler fn; void *userdata; } ChainVisit;
@@ -245,26 +234,36 @@ static int mark_visit(struct nftnl_set_elem *element, void *userdata) {
         return comment ? visit->fn(mark, comment, visit->userdata) : 0;
 }
 
-static int marks_read(const struct nlmsghdr *message, void *userdata) {
-        struct nftnl_set *set = nftnl_set_alloc();
-        int r = set ? 0 : -ENOMEM;
+// Elements of a set or a map, one after the other.
+typedef struct ElementsVisit { int (*fn)(struct nftnl_set_elem *element, void *userdata); void *userdata; } ElementsVisit;
 
-        if (set && nftnl_set_elems_nlmsg_parse(message, set) >= 0)
-                r = nftnl_set_elem_foreach(set, mark_visit, userdata);
-        if (set)
-                nftnl_set_free(set);
+static int elements_read(const struct nlmsghdr *message, void *userdata) {
+        const ElementsVisit *visit = userdata;
+        struct nftnl_set *set = nftnl_set_alloc();
+        int r = 0;
+
+        if (!set)
+                return -ENOMEM;
+        if (nftnl_set_elems_nlmsg_parse(message, set) >= 0)
+                r = nftnl_set_elem_foreach(set, visit->fn, visit->userdata);
+        nftnl_set_free(set);
         return r;
 }
 
-int nft_marks(const char *set, NftMarkHandler fn, void *userdata) {
+static int elements_dump(const char *set, ElementsVisit visit) {
         char buffer[1024];
         struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETSETELEM, NFPROTO_INET);
-        MarkVisit visit = {fn, userdata};
 
         message->nlmsg_flags |= NLM_F_DUMP;
         mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_TABLE, "hostd");
         mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_SET, set);
-        return netlink_talk(NETLINK_NETFILTER, message, marks_read, &visit);
+        return netlink_talk(NETLINK_NETFILTER, message, elements_read, &visit);
+}
+
+int nft_marks(const char *set, NftMarkHandler fn, void *userdata) {
+        MarkVisit visit = {fn, userdata};
+
+        return elements_dump(set, (ElementsVisit) {mark_visit, &visit});
 }
 
 typedef struct MapVisit {
@@ -313,37 +312,16 @@ static int map_visit(struct nftnl_set_elem *element, void *userdata) {
         return visit->name ? name_visit(key, element, visit) : exposed_visit(key, element, visit);
 }
 
-static int map_read(const struct nlmsghdr *message, void *userdata) {
-        struct nftnl_set *set = nftnl_set_alloc();
-        int r = set ? 0 : -ENOMEM;
-
-        if (set && nftnl_set_elems_nlmsg_parse(message, set) >= 0)
-                r = nftnl_set_elem_foreach(set, map_visit, userdata);
-        if (set)
-                nftnl_set_free(set);
-        return r;
-}
-
-static int map_dump(const char *map, MapVisit *visit) {
-        char buffer[1024];
-        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETSETELEM, NFPROTO_INET);
-
-        message->nlmsg_flags |= NLM_F_DUMP;
-        mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_TABLE, "hostd");
-        mnl_attr_put_strz(message, NFTA_SET_ELEM_LIST_SET, map);
-        return netlink_talk(NETLINK_NETFILTER, message, map_read, visit);
-}
-
 int nft_names_map(const char *map, int family, NftNameHandler fn, void *userdata) {
         MapVisit visit = {.name = fn, .userdata = userdata, .address = family == AF_INET ? 4 : 16};
 
-        return map_dump(map, &visit);
+        return elements_dump(map, (ElementsVisit) {map_visit, &visit});
 }
 
 int nft_exposed(const char *map, int family, NftExposedHandler fn, void *userdata) {
         MapVisit visit = {.exposed = fn, .userdata = userdata, .address = family == AF_INET ? 4 : 16};
 
-        return map_dump(map, &visit);
+        return elements_dump(map, (ElementsVisit) {map_visit, &visit});
 }
 
 typedef struct RuleVisit { NftRuleHandler fn; void *userdata; } RuleVisit;
