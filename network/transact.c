@@ -25,7 +25,7 @@ int batch_reserve(Batch *batch, size_t more) {
         return 0;
 }
 
-int batch_begin(Batch *batch, unsigned type, unsigned flags) {
+static int batch_begin(Batch *batch, unsigned type, unsigned flags) {
         struct nfgenmsg *generic;
 
         if (batch_reserve(batch, 0) < 0)
@@ -66,15 +66,25 @@ void put_value(struct nlmsghdr *message, uint16_t type, const void *data, size_t
         mnl_attr_nest_end(message, nest);
 }
 
-int batch_flush_set(Batch *batch, const char *set) {
-        int r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELSETELEM, 0);
+// In each kind of message the first attribute is the table, the second what of it the message is about.
+int batch_begin_of(Batch *batch, unsigned type, unsigned flags, const char *name) {
+        _Static_assert(NFTA_RULE_TABLE == 1 && NFTA_SET_TABLE == 1 && NFTA_SET_ELEM_LIST_TABLE == 1, "the table");
+        _Static_assert(NFTA_RULE_CHAIN == 2 && NFTA_SET_NAME == 2 && NFTA_SET_ELEM_LIST_SET == 2, "the name");
+        int r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | type, flags);
 
         if (r < 0)
                 return r;
-        mnl_attr_put_strz(batch->message, NFTA_SET_ELEM_LIST_TABLE, "hostd");
-        mnl_attr_put_strz(batch->message, NFTA_SET_ELEM_LIST_SET, set);
-        batch_end(batch);
+        mnl_attr_put_strz(batch->message, 1, "hostd");
+        mnl_attr_put_strz(batch->message, 2, name);
         return 0;
+}
+
+int batch_flush(Batch *batch, unsigned type, const char *name) {
+        int r = batch_begin_of(batch, type, 0, name);
+
+        if (r >= 0)
+                batch_end(batch);
+        return r;
 }
 
 typedef struct Element {
@@ -92,15 +102,13 @@ typedef struct Element {
 } Element;
 
 static int batch_element(Batch *batch, const Element *element, bool add) {
-        int r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | (add ? NFT_MSG_NEWSETELEM : NFT_MSG_DELSETELEM), add ? NLM_F_CREATE : 0);
+        int r = batch_begin_of(batch, add ? NFT_MSG_NEWSETELEM : NFT_MSG_DELSETELEM, add ? NLM_F_CREATE : 0, element->set);
         struct nlattr *list, *item, *data, *nest;
         struct nlmsghdr *m;
 
         if (r < 0)
                 return r;
         m = batch->message;
-        mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_TABLE, "hostd");
-        mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_SET, element->set);
         list = mnl_attr_nest_start(m, NFTA_SET_ELEM_LIST_ELEMENTS);
         item = mnl_attr_nest_start(m, NFTA_LIST_ELEM);
         if (element->interval_end)
@@ -172,7 +180,7 @@ static bool range_end(const Cidr *range, unsigned char *ret) {
 
 static int batch_deny_set(Batch *batch, int family) {
         const char *set = family == AF_INET ? "deny4" : "deny6";
-        int r = batch_flush_set(batch, set);
+        int r = batch_flush(batch, NFT_MSG_DELSETELEM, set);
 
         for (const char *const *p = denied_ranges(family); *p && r >= 0; p++) {
                 Element start = {.set = set, .size = family == AF_INET ? 4 : 16}, end = start;

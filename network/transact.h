@@ -23,10 +23,11 @@ int transact_names(const NameElement *names, size_t n);
 // there is success; the chains must exist for both.
 int transact_slot(const NetworkSettings *settings, uint16_t slot, bool add);
 
-// One transaction of many parts, for a restart or a restore: all slots go live together.
 // Both directions; removing what is not there is success.
 int transact_expose(const NetworkSettings *settings, const NetworkExposure *exposure);
 int transact_unexpose(const NetworkSettings *settings, const NetworkExposure *exposure);
+
+// One transaction of many parts, for a restart or a restore: all slots go live together.
 typedef struct Transaction Transaction;
 int transaction_new(Transaction **ret);
 Transaction *transaction_free(Transaction *transaction);

@@ -33,8 +33,8 @@ struct Transaction {
 };
 
 int batch_reserve(Batch *batch, size_t more); // room for a message with `more` bytes besides what each may have
-int batch_begin(Batch *batch, unsigned type, unsigned flags);
+int batch_begin_of(Batch *batch, unsigned type, unsigned flags, const char *name); // a message about a chain or set of `inet hostd`
 void batch_end(Batch *batch);
-int batch_flush_set(Batch *batch, const char *set);
+int batch_flush(Batch *batch, unsigned type, const char *name); // NFT_MSG_DELRULE of a chain, NFT_MSG_DELSETELEM of a set
 void put_u32(struct nlmsghdr *message, uint16_t type, uint32_t value);
 void put_value(struct nlmsghdr *message, uint16_t type, const void *data, size_t size);

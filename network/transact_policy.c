@@ -24,11 +24,23 @@ static void expression_end(struct nlmsghdr *message, Expression e) {
         mnl_attr_nest_end(message, e.element);
 }
 
-static void load_meta(struct nlmsghdr *message, uint32_t key) {
+static void load_meta_to(struct nlmsghdr *message, uint32_t key, uint32_t to) {
         Expression e = expression_begin(message, "meta");
 
         put_u32(message, NFTA_META_KEY, key);
-        put_u32(message, NFTA_META_DREG, NFT_REG_1);
+        put_u32(message, NFTA_META_DREG, to);
+        expression_end(message, e);
+}
+
+static void load_meta(struct nlmsghdr *message, uint32_t key) {
+        load_meta_to(message, key, NFT_REG_1);
+}
+
+static void load_mark_of_connection(struct nlmsghdr *message) {
+        Expression e = expression_begin(message, "ct");
+
+        put_u32(message, NFTA_CT_KEY, NFT_CT_MARK);
+        put_u32(message, NFTA_CT_DREG, NFT_REG_1);
         expression_end(message, e);
 }
 
@@ -120,11 +132,11 @@ static void match_ports(struct nlmsghdr *message, const RuleLine *line, bool in_
         }
 }
 
-static void load_mark(struct nlmsghdr *message, uint32_t mark) {
+static void load_value(struct nlmsghdr *message, const void *data, size_t size) {
         Expression e = expression_begin(message, "immediate");
 
         put_u32(message, NFTA_IMMEDIATE_DREG, NFT_REG_1);
-        put_value(message, NFTA_IMMEDIATE_DATA, &mark, sizeof(mark)); // host order, as the kernel keeps marks
+        put_value(message, NFTA_IMMEDIATE_DATA, data, size);
         expression_end(message, e);
 }
 
@@ -165,14 +177,11 @@ static void put_comment(struct nlmsghdr *message, uint16_t attribute, const char
 }
 
 static int rule_begin(Batch *batch, struct nlattr **ret) {
-        int r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND);
+        int r = batch_begin_of(batch, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, batch->chain);
 
-        if (r < 0)
-                return r;
-        mnl_attr_put_strz(batch->message, NFTA_RULE_TABLE, "hostd");
-        mnl_attr_put_strz(batch->message, NFTA_RULE_CHAIN, batch->chain);
-        *ret = mnl_attr_nest_start(batch->message, NFTA_RULE_EXPRESSIONS);
-        return 0;
+        if (r >= 0)
+                *ret = mnl_attr_nest_start(batch->message, NFTA_RULE_EXPRESSIONS);
+        return r;
 }
 
 static uint32_t mark_of(const Batch *batch, const CompiledRule *rule) {
@@ -205,6 +214,7 @@ static void verdict_of(Batch *batch, const CompiledRule *rule) {
 }
 
 static int batch_line(Batch *batch, const RuleLine *line) {
+        uint32_t mark = mark_of(batch, line->rule);
         struct nlattr *list;
         int r = rule_begin(batch, &list);
 
@@ -212,7 +222,7 @@ static int batch_line(Batch *batch, const RuleLine *line) {
                 return r;
         match_line(batch, line, NULL);
         if (line->rule->action == POLICY_ALLOW)
-                load_mark(batch->message, mark_of(batch, line->rule));
+                load_value(batch->message, &mark, sizeof(mark)); // host order, as the kernel keeps marks
         verdict_of(batch, line->rule);
         mnl_attr_nest_end(batch->message, list);
         batch_end(batch);
@@ -239,13 +249,11 @@ static int batch_set(Batch *batch, const Group *group) {
         const uint32_t host = 1;
         struct nlattr *description;
         struct nlmsghdr *m;
-        int r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWSET, NLM_F_CREATE);
+        int r = batch_begin_of(batch, NFT_MSG_NEWSET, NLM_F_CREATE, set_name(group));
 
         if (r < 0)
                 return r;
         m = batch->message;
-        mnl_attr_put_strz(m, NFTA_SET_TABLE, "hostd");
-        mnl_attr_put_strz(m, NFTA_SET_NAME, set_name(group));
         put_u32(m, NFTA_SET_FLAGS, NFT_SET_ANONYMOUS | NFT_SET_CONSTANT | (allow ? NFT_SET_MAP : 0));
         put_u32(m, NFTA_SET_KEY_TYPE, group->port_in_key ? type << TYPE_BITS | TYPE_SERVICE : type);
         put_u32(m, NFTA_SET_KEY_LEN, (uint32_t) key_size(group));
@@ -279,11 +287,9 @@ static int elements_begin(Batch *batch, const char *set, size_t n, struct nlattr
         int r = batch_reserve(batch, n * ELEMENT_MAX);
 
         if (r >= 0)
-                r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWSETELEM, NLM_F_CREATE);
+                r = batch_begin_of(batch, NFT_MSG_NEWSETELEM, NLM_F_CREATE, set);
         if (r < 0)
                 return r;
-        mnl_attr_put_strz(batch->message, NFTA_SET_ELEM_LIST_TABLE, "hostd");
-        mnl_attr_put_strz(batch->message, NFTA_SET_ELEM_LIST_SET, set);
         if (strchr(set, '%'))
                 put_u32(batch->message, NFTA_SET_ELEM_LIST_SET_ID, batch->sets);
         *ret = mnl_attr_nest_start(batch->message, NFTA_SET_ELEM_LIST_ELEMENTS);
@@ -358,25 +364,6 @@ static int batch_group(Batch *batch, const Group *group) {
         return r;
 }
 
-static int batch_flush_chain(Batch *batch, const char *chain) {
-        int r = batch_begin(batch, NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELRULE, 0);
-
-        if (r < 0)
-                return r;
-        mnl_attr_put_strz(batch->message, NFTA_RULE_TABLE, "hostd");
-        mnl_attr_put_strz(batch->message, NFTA_RULE_CHAIN, chain);
-        batch_end(batch);
-        return 0;
-}
-
-static int batch_flush(Batch *batch) {
-        int r = batch_flush_chain(batch, batch->rules);
-
-        if (r >= 0)
-                r = batch_flush_chain(batch, batch->nat);
-        return r < 0 ? r : batch_flush_set(batch, batch->live);
-}
-
 // The marks of up to CHUNK rules, from *at on, each with its rule's digest for the next hostd.
 static int batch_live(Batch *batch, const Compiled *compiled, size_t *at) {
         struct nlattr *list;
@@ -405,15 +392,11 @@ static int batch_next_id(Batch *batch, uint32_t next_id) {
         const uint32_t zero = 0;
         char comment[16];
         struct nlattr *list;
-        Expression e;
         int r = rule_begin(batch, &list);
 
         if (r < 0)
                 return r;
-        e = expression_begin(batch->message, "ct");
-        put_u32(batch->message, NFTA_CT_KEY, NFT_CT_MARK);
-        put_u32(batch->message, NFTA_CT_DREG, NFT_REG_1);
-        expression_end(batch->message, e);
+        load_mark_of_connection(batch->message);
         compare(batch->message, NFT_CMP_EQ, &zero, sizeof(zero));
         mnl_attr_nest_end(batch->message, list);
         (void) snprintf(comment, sizeof(comment), "%04x", next_id);
@@ -475,10 +458,7 @@ static int batch_redirect(Batch *batch, const Redirect *redirect) {
         if (r < 0)
                 return r;
         match_redirect(batch->message, redirect);
-        e = expression_begin(batch->message, "immediate");
-        put_u32(batch->message, NFTA_IMMEDIATE_DREG, NFT_REG_1);
-        put_value(batch->message, NFTA_IMMEDIATE_DATA, &to, sizeof(to));
-        expression_end(batch->message, e);
+        load_value(batch->message, &to, sizeof(to));
         e = expression_begin(batch->message, "redir");
         put_u32(batch->message, NFTA_REDIR_REG_PROTO_MIN, NFT_REG_1);
         put_u32(batch->message, NFTA_REDIR_FLAGS, NF_NAT_RANGE_PROTO_SPECIFIED);
@@ -518,14 +498,6 @@ static void look_up_set(struct nlmsghdr *message, const char *set, bool map) {
         expression_end(message, e);
 }
 
-static void load_to(struct nlmsghdr *message, const char *kind, uint32_t key, uint32_t to) {
-        Expression e = expression_begin(message, kind);
-
-        put_u32(message, *kind == 'm' ? NFTA_META_KEY : NFTA_CT_KEY, key);
-        put_u32(message, *kind == 'm' ? NFTA_META_DREG : NFTA_CT_DREG, to);
-        expression_end(message, e);
-}
-
 // As policy_names() of ruleset.c. The key is of whole registers: address, protocol, port.
 static int batch_names(Batch *batch, int family, uint8_t protocol) {
         bool four = family == AF_INET;
@@ -540,11 +512,11 @@ static int batch_names(Batch *batch, int family, uint8_t protocol) {
         load_meta(batch->message, NFT_META_L4PROTO);
         compare(batch->message, NFT_CMP_EQ, &protocol, sizeof(protocol));
         load_original(batch->message, four ? NFT_CT_DST_IP : NFT_CT_DST_IP6);
-        load_to(batch->message, "meta", NFT_META_L4PROTO, four ? NFT_REG32_01 : NFT_REG_2);
+        load_meta_to(batch->message, NFT_META_L4PROTO, four ? NFT_REG32_01 : NFT_REG_2);
         load_original_to(batch->message, NFT_CT_PROTO_DST, four ? NFT_REG32_02 : NFT_REG32_05);
         look_up_set(batch->message, four ? batch->names4 : batch->names6, true);
         set_mark(batch->message);
-        load_to(batch->message, "ct", NFT_CT_MARK, NFT_REG_1);
+        load_mark_of_connection(batch->message);
         look_up_set(batch->message, batch->live, false);
         verdict(batch->message, NFT_GOTO, batch->pass);
         mnl_attr_nest_end(batch->message, list);
@@ -564,12 +536,16 @@ static int batch_all_names(Batch *batch) {
 
 static int batch_policy(Batch *batch, const PolicyText *text) {
         const Compiled *compiled = text->compiled;
-        int r = batch_flush(batch);
+        int r = batch_flush(batch, NFT_MSG_DELRULE, batch->rules);
 
+        if (r >= 0)
+                r = batch_flush(batch, NFT_MSG_DELRULE, batch->nat);
+        if (r >= 0)
+                r = batch_flush(batch, NFT_MSG_DELSETELEM, batch->live);
         if (r >= 0 && text->ids_anew)
-                r = batch_flush_set(batch, batch->names4);
+                r = batch_flush(batch, NFT_MSG_DELSETELEM, batch->names4);
         if (r >= 0 && text->ids_anew)
-                r = batch_flush_set(batch, batch->names6);
+                r = batch_flush(batch, NFT_MSG_DELSETELEM, batch->names6);
         if (r >= 0 && redirects_has_names_map(text))
                 r = batch_all_names(batch);
         if (r >= 0)
