@@ -78,16 +78,11 @@ bool redirects_has_names_map(const PolicyText *text) {
         return false;
 }
 
-static void kept_chain(FILE *f, const char *chain) {
-        fprintf(f, "add chain inet hostd %s\n", chain);
-}
-
 void ruleset_border_base(FILE *f) {
         fprintf(f, "add map inet hostd nat_v { type ifname : verdict; }\nadd map inet hostd answer_v { type ifname : verdict; }\n");
         for (int four = 4; four <= 6; four += 2)
                 fprintf(f, "add map inet hostd expose%d { type inet_proto . inet_service : ipv%d_addr . inet_service; flags timeout; }\n", four, four);
-        kept_chain(f, "helpers");
-        kept_chain(f, "helper");
+        fprintf(f, "add chain inet hostd helpers\n");
         fprintf(f, "add counter inet hostd helpers_denied\n");
         fprintf(f, "add chain inet hostd redirects { type nat hook prerouting priority -100; policy accept; }\nflush chain inet hostd redirects\n");
         RULE(f, "redirects", "iifname vmap @nat_v");
@@ -100,15 +95,7 @@ void ruleset_border_base(FILE *f) {
         RULE(f, "output", "jump helpers");
 }
 
-static const char *const slot_chains[] = {"nat", "border", "local", "answer", "enter", "dns"};
-
 void ruleset_border_slot(FILE *f, uint16_t slot) {
-        char chain[16];
-
-        for (size_t i = 0; i < ELEMENTS(slot_chains); i++) {
-                (void) snprintf(chain, sizeof(chain), "i%04x_%s", slot, slot_chains[i]);
-                kept_chain(f, chain);
-        }
         for (int four = 4; four <= 6; four += 2)
                 fprintf(f, "add map inet hostd i%04x_names%d { type ipv%d_addr . inet_proto . inet_service : mark; flags timeout; size %d; }\n", slot,
                         four, four, NAMES_MAX);

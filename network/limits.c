@@ -7,6 +7,7 @@
 //   pass  the end of each rule that allows: a new connection is counted here and nowhere else, so that what the policy denies
 //         uses up nothing
 //   local what goes to the border's proxy instead, and answer what comes from it
+//   enter what comes from outside to a port that is exposed
 //   dns   what goes to the resolver
 //   spent where these lead when the traffic of the day is used up
 // Counts live in sets and in a quota. Those are made anew only when a limit has changed: whoever is at the limit stays there.

@@ -618,7 +618,7 @@ int network_dump(Network *network, uint16_t number, char **ret, Error *err) {
                 "chain inet hostd i%04x_host", "chain inet hostd i%04x_deny",  "chain inet hostd i%04x_rate",
                 "chain inet hostd i%04x_back", "chain inet hostd i%04x_pass",  "chain inet hostd i%04x_spent", "chain inet hostd i%04x_cut",
                 "chain inet hostd i%04x_nat",  "chain inet hostd i%04x_border", "chain inet hostd i%04x_local", "chain inet hostd i%04x_answer",
-                "chain inet hostd i%04x_dns",
+                "chain inet hostd i%04x_enter", "chain inet hostd i%04x_dns",
                 "map inet hostd i%04x_names4", "map inet hostd i%04x_names6", "map inet hostd i%04x_expose4", "map inet hostd i%04x_expose6",
                 "set inet hostd i%04x_live",   "set inet hostd i%04x_conn",    "quota inet hostd i%04x_budget",
                 "chain netdev hostd i%04x",

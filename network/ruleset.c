@@ -22,7 +22,6 @@
 
 #define RULE(f, chain, ...) (fprintf(f, "add rule inet hostd %s ", chain), fprintf(f, __VA_ARGS__), (void) fputc('\n', f))
 
-
 static void chain_new(FILE *f, const char *chain) {
         fprintf(f, "add chain inet hostd %s\nflush chain inet hostd %s\n", chain, chain);
 }
@@ -106,7 +105,7 @@ typedef struct SlotText { // everything of one slot that is printed, ready
         uint16_t slot;
         NetworkAddress address;
         char stem[8], four[INET_ADDRSTRLEN], six[INET6_ADDRSTRLEN], local[INET6_ADDRSTRLEN], mac[18];
-        char out[16], in[16], host[16], deny[16], rules[16], rate[16], back[16], pass[16], spent[16], cut[16];
+        char out[16], in[16], host[16], deny[16], rules[16], rate[16], back[16], cut[16];
 } SlotText;
 
 static SlotText slot_text(const NetworkSettings *settings, uint16_t slot) {
@@ -129,23 +128,21 @@ static SlotText slot_text(const NetworkSettings *settings, uint16_t slot) {
         (void) snprintf(t.rules, sizeof(t.rules), "%s_rules", t.stem);
         (void) snprintf(t.rate, sizeof(t.rate), "%s_rate", t.stem);
         (void) snprintf(t.back, sizeof(t.back), "%s_back", t.stem);
-        (void) snprintf(t.pass, sizeof(t.pass), "%s_pass", t.stem);
-        (void) snprintf(t.spent, sizeof(t.spent), "%s_spent", t.stem);
         (void) snprintf(t.cut, sizeof(t.cut), "%s_cut", t.stem);
         return t;
 }
 
+// All chains of a slot in `inet hostd`, whoever fills them.
+static const char *const slot_chains[] = {"nat", "out", "in", "host", "rules", "rate", "back", "pass", "spent", "cut", "border", "local", "answer", "enter", "dns", "deny"};
 static const char *const counter_names[] = {"tx", "rx", "denied", "connections", "connection_rate", "destinations", "traffic"};
 
 static void slot_objects(FILE *f, const SlotText *t) {
-        const char *const kept[] = {t->rules, t->rate, t->back, t->pass, t->spent, t->cut};
-
         fprintf(f, "add set inet hostd %s_live { type mark; }\n", t->stem);
         for (size_t i = 0; i < ELEMENTS(counter_names); i++)
                 fprintf(f, "add counter inet hostd %s_%s\n", t->stem, counter_names[i]);
         fprintf(f, "add counter netdev hostd %s_spoof\n", t->stem);
-        for (size_t i = 0; i < ELEMENTS(kept); i++)
-                fprintf(f, "add chain inet hostd %s\n", kept[i]);
+        for (size_t i = 0; i < ELEMENTS(slot_chains); i++)
+                fprintf(f, "add chain inet hostd %s_%s\n", t->stem, slot_chains[i]);
         ruleset_border_slot(f, t->slot);
 }
 
@@ -269,21 +266,13 @@ void ruleset_gate(FILE *f, const NetworkSettings *settings, uint16_t slot) {
 
 void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot) {
         SlotText t = slot_text(settings, slot);
-        char nat[16], border[16], local[16], answer[16], enter[16], dns[16];
-        (void) snprintf(nat, sizeof(nat), "%s_nat", t.stem);
-        (void) snprintf(border, sizeof(border), "%s_border", t.stem);
-        (void) snprintf(local, sizeof(local), "%s_local", t.stem);
-        (void) snprintf(answer, sizeof(answer), "%s_answer", t.stem);
-        (void) snprintf(enter, sizeof(enter), "%s_enter", t.stem);
-        (void) snprintf(dns, sizeof(dns), "%s_dns", t.stem);
-        const char *const chains[] = {nat, t.out, t.in, t.host, t.rules, t.rate, t.back, t.pass, t.spent, t.cut, border, local, answer, enter, dns, t.deny};
 
         // nft of Debian 12 has no "destroy": what may be absent is added first.
         slot_objects(f, &t);
-        for (size_t i = 0; i < ELEMENTS(chains); i++)
-                chain_new(f, chains[i]);
-        for (size_t i = 0; i < ELEMENTS(chains); i++)
-                fprintf(f, "delete chain inet hostd %s\n", chains[i]);
+        for (size_t i = 0; i < ELEMENTS(slot_chains); i++)
+                fprintf(f, "flush chain inet hostd %s_%s\n", t.stem, slot_chains[i]);
+        for (size_t i = 0; i < ELEMENTS(slot_chains); i++)
+                fprintf(f, "delete chain inet hostd %s_%s\n", t.stem, slot_chains[i]);
         fprintf(f, "delete set inet hostd %s_live\n", t.stem);
         ruleset_border_remove(f, slot);
         ruleset_limits_remove(f, slot);

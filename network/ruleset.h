@@ -63,7 +63,7 @@ int redirects_in_front(const PolicyText *text, Compiled *ret);
 bool redirects_has_names_map(const PolicyText *text); // some rule by name has a port that is not proxied
 #define EXPOSED_IDS 0xff00 // marks of exposures: above all ids of rules
 void ruleset_border_base(FILE *f);
-void ruleset_border_slot(FILE *f, uint16_t slot); // objects that are kept
+void ruleset_border_slot(FILE *f, uint16_t slot); // sets and maps, which are kept
 void ruleset_border_remove(FILE *f, uint16_t slot); // the chains must be empty
 void ruleset_border(FILE *f, uint16_t slot, const NetworkBorder *border);
 void ruleset_helpers(FILE *f, const NetworkSettings *settings, const NetworkHelpers *helpers);
