@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/strv.h"
 #include "network/compile.h"
 
 int policy_new(const char *name, Policy **ret) {
@@ -58,10 +59,6 @@ int policy_add(Policy *policy, PolicyRule *rule, Error *err) {
         rules[policy->n_rules++] = *rule;
         *rule = (PolicyRule) {0};
         return 0;
-}
-
-static bool text_equal(const char *a, const char *b) {
-        return a == b || (a && b && strcmp(a, b) == 0);
 }
 
 bool policy_equal(const Policy *a, const Policy *b) {

@@ -53,10 +53,6 @@ void policy_rule_done(PolicyRule *rule) {
         *rule = (PolicyRule) {0};
 }
 
-static bool text_equal(const char *a, const char *b) {
-        return a == b || (a && b && strcmp(a, b) == 0);
-}
-
 bool policy_rule_equal(const PolicyRule *a, const PolicyRule *b) {
         return a->action == b->action && a->protocol == b->protocol && text_equal(a->to, b->to) && text_equal(a->ports, b->ports) &&
                strv_equal(a->methods, b->methods) && strv_equal(a->paths, b->paths) && a->inspect == b->inspect && a->rate == b->rate &&

@@ -70,6 +70,10 @@ bool strv_equal(char *const *a, char *const *b) {
         return true;
 }
 
+bool text_equal(const char *a, const char *b) {
+        return a == b || (a && b && strcmp(a, b) == 0);
+}
+
 char **strv_copy(char *const *v) {
         char **copy = NULL;
 

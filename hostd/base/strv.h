@@ -12,6 +12,7 @@ int strv_append(char ***v, const char *text); // copies
 int strv_append_format(char ***v, const char *format, ...) _printf_(2, 3);
 bool strv_contains(char *const *v, const char *text);
 bool strv_equal(char *const *a, char *const *b);
+bool text_equal(const char *a, const char *b); // of two texts; NULL is equal to NULL alone
 char **strv_copy(char *const *v); // NULL for an empty one or on OOM
 char *strv_join(char *const *v, const char *separator); // "" for an empty one; NULL on OOM
 // Splits at any of `separators`, dropping empty pieces.

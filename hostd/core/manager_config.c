@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/strv.h"
 #include "core/border_link.h"
 #include "core/lifecycle.h"
 #include "core/manager.h"
@@ -47,10 +48,6 @@ static void apply_one(Manager *m, Instance *instance, const Desired *old) {
                 manager_warn(m, "apply", instance->record.name, "%s", error_message(&err, r));
         else
                 manager_unwarn(m, "apply", instance->record.name);
-}
-
-static bool text_equal(const char *a, const char *b) {
-        return a == b || (a && b && strcmp(a, b) == 0);
 }
 
 // Addresses and the uplink belong to what is set up at the start of hostd: the ones in force stay until then.

@@ -46,10 +46,6 @@ HistoryChange *history_changes_free(HistoryChange *changes) {
         return NULL;
 }
 
-static bool text_equal(const char *a, const char *b) {
-        return a == b || (a && b && strcmp(a, b) == 0);
-}
-
 static int change_add(HistoryChange **list, const HistoryChange *what) {
         _cleanup_(change_freep) HistoryChange *change = calloc(1, sizeof(*change));
 
