@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/strv.h"
-#include "base/valid.h"
 #include "network/name.h"
 #include "network/policy.h"
 
@@ -29,9 +28,7 @@ static int parse_line(Category *category, size_t *n, char *line, Error *err) {
                 return error_set_field(err, "entry", "entry \"%s\": a category cannot hold another one", word);
         if (*n >= CATEGORY_ENTRIES_MAX)
                 return error_set_field(err, "entry", "a category has at most %d entries", CATEGORY_ENTRIES_MAX);
-        r = valid_check(VALID_DESTINATION, "entry", word, err);
-        if (r >= 0)
-                r = policy_destination_check("entry", word, err);
+        r = policy_destination_check("entry", word, err);
         if (r >= 0 && policy_target(word) == POLICY_TO_SUFFIX)
                 r = name_pattern_check_suffix("entry", word, err);
         if (r < 0)

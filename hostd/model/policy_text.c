@@ -43,17 +43,22 @@ static int not_groups(const ConfigText *text, const config_setting_t *setting, E
         return config_text_locate(text, setting, r, err);
 }
 
+static Category *category_get(const ParseContext *context, const char *name) {
+        for (size_t i = 0; i < context->n_categories; i++)
+                if (strcmp(context->categories[i]->name, name) == 0)
+                        return category_share(context->categories[i]);
+        return NULL;
+}
+
 // "@name": what stands in its file now. Without a set around it nothing is known of categories.
 static int find_category(const ParseContext *context, size_t index, PolicyRule *rule, Error *err) {
         char field[48];
 
         if (rule->to[0] != '@' || !context->check_policies)
                 return 0;
-        for (size_t i = 0; i < context->n_categories; i++)
-                if (strcmp(context->categories[i]->name, rule->to + 1) == 0) {
-                        rule->category = category_share(context->categories[i]);
-                        return 0;
-                }
+        rule->category = category_get(context, rule->to + 1);
+        if (rule->category)
+                return 0;
         snprintf(field, sizeof(field), "rules[%zu].to", index);
         return error_set_field(err, field, "%s names the category \"%s\", and there is no categories.d/%s.conf", field, rule->to + 1, rule->to + 1);
 }
@@ -119,9 +124,8 @@ int policy_parse_in(const ParseContext *context, const char *name, const char *t
                 r = add_rules(context, &parsed, config_setting_get_member(input.group, "rules"), policy, err);
         if (r < 0)
                 return r;
-        for (size_t i = 0; context->check_policies && i < context->n_categories; i++)
-                if (strcmp(context->categories[i]->name, POLICY_SPARED) == 0)
-                        policy->spared = category_share(context->categories[i]);
+        if (context->check_policies)
+                policy->spared = category_get(context, POLICY_SPARED);
         *ret = TAKE_PTR(policy);
         return 0;
 }
