@@ -15,10 +15,13 @@ typedef struct FlowList {
         json_t *rows; // owned, newest first
         bool whole;
         json_int_t unreadable;
+        OutputFormat format;
+        Column *columns; // owned
 } FlowList;
 
 static void flow_list_done(FlowList *list) {
         json_decref(list->rows);
+        free(list->columns);
 }
 
 // "example.org:443", "192.0.2.1:53", "[2001:db8::1]:22": for tables.
@@ -112,6 +115,15 @@ static int list_read(Cli *cli, const Args *args, FlowList *list, Error *err) {
         return list->whole ? 0 : error_set(err, ERR_INTERNAL, "the list of flows is not whole");
 }
 
+// What is asked for, and in which form it is wanted.
+static int list_get(Cli *cli, const Args *args, FlowList *list, Error *err) {
+        int r = output_format_parse(args->method, args->local, &list->format, err);
+
+        if (r >= 0)
+                r = output_columns(args->method->columns, args_local_string(args, "columns"), &list->columns, err);
+        return r < 0 ? r : list_read(cli, args, list, err);
+}
+
 static void warn_unreadable(const FlowList *list) {
         if (list->unreadable > 0)
                 cli_complain("%lld lines of the log could not be read and are left out", (long long) list->unreadable);
@@ -141,24 +153,18 @@ static void print_flows_json(json_t *rows, json_int_t unreadable) {
 int command_flows(Cli *cli, Args *args) {
         _cleanup_(flow_list_done) FlowList list = {0};
         _cleanup_error_ Error err = ERROR_NULL;
-        _cleanup_free_ Column *columns = NULL;
-        OutputFormat format;
         json_t *rows;
-        int r = output_format_parse(args->method, args->local, &format, &err);
+        int r = list_get(cli, args, &list, &err);
 
-        if (r >= 0)
-                r = output_columns(args->method->columns, args_local_string(args, "columns"), &columns, &err);
-        if (r >= 0)
-                r = list_read(cli, args, &list, &err);
         if (r < 0)
                 return cli_fail(&err, r);
         rows = reversed(list.rows);
-        if (format == OUTPUT_JSON)
+        if (list.format == OUTPUT_JSON)
                 print_flows_json(rows, list.unreadable);
-        else if (json_array_size(rows) > 0 || format == OUTPUT_CSV)
-                output_rows(stdout, format, columns, rows);
+        else if (json_array_size(rows) > 0 || list.format == OUTPUT_CSV)
+                output_rows(stdout, list.format, list.columns, rows);
         json_decref(rows);
-        if (format != OUTPUT_JSON)
+        if (list.format != OUTPUT_JSON)
                 warn_unreadable(&list);
         return 0;
 }
@@ -272,28 +278,22 @@ static void print_command(Cli *cli, const char *name, const json_t *groups) {
 int command_why(Cli *cli, Args *args) {
         _cleanup_(flow_list_done) FlowList list = {0};
         _cleanup_error_ Error err = ERROR_NULL;
-        _cleanup_free_ Column *columns = NULL;
-        OutputFormat format;
         json_t *groups;
-        int r = output_format_parse(args->method, args->local, &format, &err);
+        int r = list_get(cli, args, &list, &err);
 
-        if (r >= 0)
-                r = output_columns(args->method->columns, args_local_string(args, "columns"), &columns, &err);
-        if (r >= 0)
-                r = list_read(cli, args, &list, &err);
         if (r < 0)
                 return cli_fail(&err, r);
         groups = grouped(list.rows);
-        if (format == OUTPUT_JSON)
+        if (list.format == OUTPUT_JSON)
                 output_json(stdout, groups);
-        else if (json_array_size(groups) > 0 || format == OUTPUT_CSV)
-                output_rows(stdout, format, columns, groups);
+        else if (json_array_size(groups) > 0 || list.format == OUTPUT_CSV)
+                output_rows(stdout, list.format, list.columns, groups);
         else
                 puts("Nothing was denied.");
-        if (format == OUTPUT_TABLE)
+        if (list.format == OUTPUT_TABLE)
                 print_command(cli, json_string_value(json_object_get(args->parameters, "name")), groups);
         json_decref(groups);
-        if (format != OUTPUT_JSON)
+        if (list.format != OUTPUT_JSON)
                 warn_unreadable(&list);
         return 0;
 }
