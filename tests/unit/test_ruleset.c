@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "border/border.h"
 #include "network/ruleset.h"
 
 static NetworkSettings settings_new(void) {
@@ -42,16 +43,17 @@ static void assert_order(const char *text, const char *const *pieces) {
         }
 }
 
-static char *slot_text_new(void) {
-        NetworkSettings s = settings_new();
-        char *text = NULL;
-        size_t size;
-        FILE *f = open_memstream(&text, &size);
-
-        ruleset_slot(f, &s, 1, true);
-        (void) fclose(f);
-        return text;
-}
+// What the statement writes to `f`; the caller frees.
+#define TEXT_OF(statement) \
+        ({ \
+                char *text_of = NULL; \
+                size_t size_of; \
+                FILE *f = open_memstream(&text_of, &size_of); \
+                assert_non_null(f); \
+                statement; \
+                assert_int_equal(fclose(f), 0); \
+                text_of; \
+        })
 
 static void test_slot_order(void **state) {
         static const char *const out[] = {
@@ -69,7 +71,8 @@ static void test_slot_order(void **state) {
                 "icmpv6 type { nd-router-advert, nd-redirect } counter name i0001_spoof drop", "ip6 saddr 2a01:4f8:1:1::1 accept",
                 "ip6 saddr fe80::ff:fe00:1 icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } ip6 hoplimit 255", "counter name i0001_spoof drop", NULL,
         };
-        _cleanup_free_ char *text = slot_text_new();
+        NetworkSettings s = settings_new();
+        _cleanup_free_ char *text = TEXT_OF(ruleset_slot(f, &s, 1, true));
 
         assert_order(text, out);
         assert_order(text, gate);
@@ -82,12 +85,8 @@ static void test_base_order(void **state) {
                                             "ct state invalid counter drop", "forward iifname vmap @out_v", "forward iifname \"hv*\" counter drop",
                                             "forward oifname vmap @in_v", "forward oifname \"hv*\" counter drop", "oifname \"eth7\" masquerade", NULL};
         NetworkSettings s = settings_new();
-        _cleanup_free_ char *text = NULL;
-        size_t size;
-        FILE *f = open_memstream(&text, &size);
+        _cleanup_free_ char *text = TEXT_OF(ruleset_base(f, &s));
 
-        ruleset_base(f, &s);
-        (void) fclose(f);
         assert_order(text, spoof);
         assert_null(strstr(text, "ip6 saddr 2a01:4f8:1:1::/64 oifname")); // routed, not masqueraded
 }
@@ -119,8 +118,6 @@ static void test_policy_golden(void **state) {
         Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)}, *list = &policy;
         _cleanup_(compiled_freep) Compiled *compiled = NULL;
         _cleanup_free_ char *text = NULL;
-        size_t size;
-        FILE *f = open_memstream(&text, &size);
 
         assert_int_equal(compiled_new(&list, 1, &compiled, NULL), 0);
         compiled->rules[1].id = 1;
@@ -128,9 +125,18 @@ static void test_policy_golden(void **state) {
         compiled->rules[4].id = 3;
         for (size_t i = 0; i < compiled->n; i++)
                 memcpy(compiled->rules[i].digest, "DIGEST", sizeof("DIGEST"));
-        assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 4, {0}}), 0);
-        (void) fclose(f);
+        text = TEXT_OF(assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 4, {0}}), 0));
         assert_string_equal(text, golden);
+}
+
+// With the ids 1, 2, … of the allows' places.
+static char *policy_text_new(Policy *policy, NetworkBorder border, bool ids_anew) {
+        _cleanup_(compiled_freep) Compiled *compiled = NULL;
+
+        assert_int_equal(compiled_new(&policy, 1, &compiled, NULL), 0);
+        for (size_t i = 0; i < compiled->n; i++)
+                compiled->rules[i].id = (uint16_t) (compiled->rules[i].action == POLICY_ALLOW ? i + 1 : 0);
+        return TEXT_OF(assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 9, border, ids_anew}), 0));
 }
 
 // Eight rules that differ by address and port are one, with a map from these to their marks.
@@ -138,35 +144,18 @@ static void test_policy_map(void **state) {
         static const char map[] = "meta nfproto ipv4 meta l4proto tcp ct mark set ct original ip daddr . ct original proto-dst map { 1.2.3.0 . 80 : 0x00010001, "
                                   "1.2.3.1 . 81 : 0x00010002, ";
         PolicyRule rules[8];
-        Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)}, *list = &policy;
-        _cleanup_(compiled_freep) Compiled *compiled = NULL;
+        Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)};
         _cleanup_free_ char *text = NULL;
         char to[8][16], ports[8][8];
-        size_t size;
-        FILE *f = open_memstream(&text, &size);
 
         for (int i = 0; i < 8; i++) {
                 snprintf(to[i], sizeof(to[i]), "1.2.3.%d/32", i);
                 snprintf(ports[i], sizeof(ports[i]), "%d", 80 + i);
                 rules[i] = (PolicyRule) {.action = POLICY_ALLOW, .to = to[i], .protocol = POLICY_TCP, .ports = ports[i]};
         }
-        assert_int_equal(compiled_new(&list, 1, &compiled, NULL), 0);
-        for (size_t i = 0; i < compiled->n; i++)
-                compiled->rules[i].id = (uint16_t) (i + 1);
-        assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 9, {0}}), 0);
-        (void) fclose(f);
+        text = policy_text_new(&policy, (NetworkBorder) {0}, false);
         assert_non_null(strstr(text, map));
         assert_non_null(strstr(text, ", 1.2.3.7 . 87 : 0x00010008 } goto i0001_pass\n"));
-}
-
-static char *limits_text_new(const LimitsText *limits) {
-        char *text = NULL;
-        size_t size;
-        FILE *f = open_memstream(&text, &size);
-
-        ruleset_limits(f, 1, limits);
-        (void) fclose(f);
-        return text;
 }
 
 // What is counted is counted in front of the accept, and what was counted is thrown away only on demand.
@@ -181,7 +170,7 @@ static void test_limits(void **state) {
                 "i0001_pass counter name i0001_destinations goto i0001_deny comment \"d8\"", NULL,
         };
         LimitsText limits = {.limits = {5, NETWORK_UNLIMITED, 6, 7, 8, 9}, .traffic_used = 3}, none = {.limits = NETWORK_LIMITS_NONE};
-        _cleanup_free_ char *text = limits_text_new(&limits), *anew = NULL, *open = limits_text_new(&none);
+        _cleanup_free_ char *text = TEXT_OF(ruleset_limits(f, 1, &limits)), *anew = NULL, *open = TEXT_OF(ruleset_limits(f, 1, &none));
 
         assert_order(text, pass);
         assert_non_null(strstr(text, "over 9 bytes used 3 bytes"));
@@ -192,25 +181,11 @@ static void test_limits(void **state) {
         assert_null(strstr(open, "goto i0001_spent"));
         limits.limits.download = 4;
         limits.police_download = limits.destinations_anew = limits.connections_anew = limits.traffic_anew = true;
-        anew = limits_text_new(&limits);
+        anew = TEXT_OF(ruleset_limits(f, 1, &limits));
         assert_non_null(strstr(anew, "i0001_back limit rate over 4 bytes/second"));
         assert_non_null(strstr(anew, "delete set inet hostd i0001_seen4\n"));
         assert_non_null(strstr(anew, "flush set inet hostd i0001_conn\n"));
         assert_non_null(strstr(anew, "delete quota inet hostd i0001_budget\n"));
-}
-
-static char *policy_text_new(Policy *policy, NetworkBorder border) {
-        _cleanup_(compiled_freep) Compiled *compiled = NULL;
-        char *text = NULL;
-        size_t size;
-        FILE *f = open_memstream(&text, &size);
-
-        assert_int_equal(compiled_new(&policy, 1, &compiled, NULL), 0);
-        for (size_t i = 0; i < compiled->n; i++)
-                compiled->rules[i].id = (uint16_t) (compiled->rules[i].action == POLICY_ALLOW ? i + 1 : 0);
-        assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 9, border}), 0);
-        (void) fclose(f);
-        return text;
 }
 
 // Rules by address in front of the first by name keep their connections from the proxy; those behind it do not.
@@ -232,31 +207,24 @@ static void test_border(void **state) {
                 {.action = POLICY_ALLOW, .to = (char *) "2.0.0.0/8", .protocol = POLICY_TCP, .ports = (char *) "443"},
         };
         Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)};
-        _cleanup_free_ char *both = policy_text_new(&policy, (NetworkBorder) {true, true}), *none = policy_text_new(&policy, (NetworkBorder) {0}), *web = NULL;
+        const NetworkBorder border = {.resolver = true, .proxy = true};
+        _cleanup_free_ char *both = policy_text_new(&policy, border, false), *none = policy_text_new(&policy, (NetworkBorder) {0}, true), *web = NULL;
 
         assert_order(both, order);
         assert_null(strstr(both, "redirect to :8480"));
         assert_null(strstr(both, "i0001_nat meta nfproto ipv4 ct original ip daddr 2.0.0.0/8"));
         assert_null(strstr(both, "i0001_nat meta nfproto ipv4 ct original ip daddr 1.2.4.0/24"));
         assert_null(strstr(none, "redirect"));
-        assert_null(strstr(none, "names"));
+        assert_null(strstr(none, "@i0001_names"));
+        assert_null(strstr(both, "flush map"));
+        assert_non_null(strstr(none, "flush map inet hostd i0001_names4\nflush map inet hostd i0001_names6\n")); // where ids begin anew
         assert_non_null(strstr(none, "i0001_rules meta l4proto tcp ct original proto-dst 443 goto i0001_deny")); // whether the proxy is there or not
         assert_null(strstr(none, "ct original proto-dst 80 "));
         rules[3].ports = (char *) "80,443";
-        web = policy_text_new(&policy, (NetworkBorder) {true, true});
+        web = policy_text_new(&policy, border, false);
         assert_non_null(strstr(web, "redirect to :8480"));
         assert_non_null(strstr(web, "i0001_rules meta l4proto tcp ct original proto-dst 80 goto i0001_deny"));
         assert_null(strstr(web, "@i0001_names")); // both are the proxy's
-}
-
-static char *border_text_new(const NetworkBorder *border) {
-        char *text = NULL;
-        size_t size;
-        FILE *f = open_memstream(&text, &size);
-
-        ruleset_border(f, 1, border);
-        (void) fclose(f);
-        return text;
 }
 
 // A shut door admits nobody and leaves the redirect: without it what stands behind the names would decide.
@@ -264,7 +232,7 @@ static void test_border_shut(void **state) {
         PolicyRule rules[] = {{.action = POLICY_DENY, .to = (char *) "*.evil.example"}, {.action = POLICY_ALLOW, .to = (char *) "0.0.0.0/0"}};
         Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)};
         const NetworkBorder open = {.resolver = true, .proxy = true}, shut = {true, true, true, true}, proxy = {.resolver = true, .proxy = true, .proxy_shut = true};
-        _cleanup_free_ char *all = border_text_new(&open), *some = border_text_new(&proxy), *none = border_text_new(&shut), *policy_text = policy_text_new(&policy, shut);
+        _cleanup_free_ char *all = TEXT_OF(ruleset_border(f, 1, &open)), *some = TEXT_OF(ruleset_border(f, 1, &proxy)), *none = TEXT_OF(ruleset_border(f, 1, &shut)), *policy_text = policy_text_new(&policy, shut, false);
 
         assert_non_null(strstr(all, "dport 8453 goto i0001_dns"));
         assert_non_null(strstr(all, "i0001_local"));
@@ -288,13 +256,19 @@ static void test_helpers(void **state) {
         };
         NetworkHelpers helpers = {.uids = {7, 8}, .n_uids = 2, .resolver = 7, .upstreams = {{AF_INET, {10, 0, 0, 53}}}, .n_upstreams = 1};
         NetworkSettings s = settings_new();
-        _cleanup_free_ char *text = NULL;
-        size_t size;
-        FILE *f = open_memstream(&text, &size);
+        _cleanup_free_ char *text = TEXT_OF(ruleset_helpers(f, &s, &helpers));
 
-        ruleset_helpers(f, &s, &helpers);
-        (void) fclose(f);
         assert_order(text, order);
+}
+
+// The firewall leads to where the border's programs listen: they are told so in two places, of layers that do not know each other.
+static void test_border_places(void **state) {
+        assert_int_equal(REDIRECT_DNS, BORDER_DNS_PORT);
+        assert_int_equal(REDIRECT_TLS, BORDER_TLS_PORT);
+        assert_int_equal(REDIRECT_HTTP, BORDER_HTTP_PORT);
+        assert_int_equal(CONNECT_PORT, BORDER_CONNECT_PORT);
+        assert_string_equal(GATEWAY4, BORDER_ADDRESS_V4);
+        assert_string_equal(GATEWAY6, BORDER_ADDRESS_V6);
 }
 
 int main(void) {
@@ -304,6 +278,7 @@ int main(void) {
                 cmocka_unit_test(test_border),
                 cmocka_unit_test(test_border_shut),
                 cmocka_unit_test(test_helpers),
+                cmocka_unit_test(test_border_places),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
