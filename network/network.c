@@ -46,7 +46,6 @@ static Slot *slot_free(Slot *slot) {
         compiled_free(slot->compiled);
         free(slot->known);
         free(slot->names);
-        free(slot->names_until);
         free(slot);
         return NULL;
 }

@@ -141,37 +141,29 @@ static void names_expire(Slot *slot, usec_t now) {
         size_t kept = 0;
 
         for (size_t i = 0; i < slot->n_names; i++)
-                if (slot->names_until[i] > now) {
-                        slot->names[kept] = slot->names[i];
-                        slot->names_until[kept++] = slot->names_until[i];
-                }
+                if (slot->names[i].until > now)
+                        slot->names[kept++] = slot->names[i];
         slot->n_names = kept;
 }
 
 static int names_note(Slot *slot, const NameElement *element) {
         usec_t until = clock_monotonic() + element->timeout_ms * USEC_PER_MSEC;
-        NameElement *names;
-        usec_t *times;
         size_t i = 0;
 
-        while (i < slot->n_names && !element_equal(&slot->names[i], element))
+        while (i < slot->n_names && !element_equal(&slot->names[i].element, element))
                 i++;
         if (i == slot->n_names) {
+                KeptName *names;
                 if (slot->n_names % 64 == 0)
                         names_expire(slot, clock_monotonic());
                 i = slot->n_names;
                 names = reallocarray(slot->names, i + 64, sizeof(*names));
-                if (names)
-                        slot->names = names;
-                times = reallocarray(slot->names_until, i + 64, sizeof(*times));
-                if (times)
-                        slot->names_until = times;
-                if (!names || !times)
+                if (!names)
                         return -ENOMEM;
+                slot->names = names;
                 slot->n_names++;
         }
-        slot->names[i] = *element;
-        slot->names_until[i] = until;
+        slot->names[i] = (KeptName) {*element, until};
         return 0;
 }
 
@@ -211,8 +203,9 @@ int slot_restore_names(Slot *slot, Transaction *transaction) {
 
         names_expire(slot, now);
         for (size_t i = 0; i < slot->n_names && r >= 0; i++) {
-                slot->names[i].timeout_ms = (slot->names_until[i] - now) / USEC_PER_MSEC + 1;
-                r = transaction_name(transaction, &slot->names[i]);
+                KeptName *name = &slot->names[i];
+                name->element.timeout_ms = (name->until - now) / USEC_PER_MSEC + 1;
+                r = transaction_name(transaction, &name->element);
         }
         return r;
 }

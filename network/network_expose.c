@@ -17,7 +17,7 @@ static bool same(const NetworkExposure *a, const NetworkExposure *b) {
 static size_t find(const Slot *slot, const NetworkExposure *exposure) {
         size_t i = 0;
 
-        while (i < slot->n_exposures && !same_place(&slot->exposures[i], exposure))
+        while (i < slot->n_exposures && !same_place(&slot->exposures[i].exposure, exposure))
                 i++;
         return i;
 }
@@ -25,12 +25,11 @@ static size_t find(const Slot *slot, const NetworkExposure *exposure) {
 static void forget(Slot *slot, size_t i) {
         slot->n_exposures--;
         slot->exposures[i] = slot->exposures[slot->n_exposures];
-        slot->exposed_until[i] = slot->exposed_until[slot->n_exposures];
 }
 
 static void expire(Slot *slot, usec_t now) {
         for (size_t i = slot->n_exposures; i > 0; i--)
-                if (slot->exposed_until[i - 1] <= now)
+                if (slot->exposures[i - 1].until <= now)
                         forget(slot, i - 1);
 }
 
@@ -43,7 +42,7 @@ int network_expose(Network *network, const NetworkExposure *exposure, Error *err
                 return error_set(err, ERR_NOT_FOUND, "network slot %u is not attached", exposure->slot);
         expire(slot, clock_monotonic());
         i = find(slot, exposure);
-        if (i < slot->n_exposures && same(&slot->exposures[i], exposure))
+        if (i < slot->n_exposures && same(&slot->exposures[i].exposure, exposure))
                 return 0;
         if (i < slot->n_exposures || i == NETWORK_EXPOSURES_MAX || exposure->id >= NETWORK_EXPOSURES_MAX)
                 return error_set(err, ERR_CONFLICT, "port %u is exposed already", exposure->host_port);
@@ -52,8 +51,8 @@ int network_expose(Network *network, const NetworkExposure *exposure, Error *err
                 return error_set(err, ERR_CONFLICT, "port %u of the host leads to another instance already", exposure->host_port);
         if (r < 0)
                 return error_set_errno(err, r, "exposing port %u", exposure->port);
-        slot->exposures[i] = *exposure;
-        slot->exposed_until[i] = exposure->left_ms ? clock_monotonic() + exposure->left_ms * USEC_PER_MSEC : UINT64_MAX;
+        slot->exposures[i].exposure = *exposure;
+        slot->exposures[i].until = exposure->left_ms ? clock_monotonic() + exposure->left_ms * USEC_PER_MSEC : USEC_INFINITY;
         slot->n_exposures++;
         return 0;
 }
@@ -82,9 +81,9 @@ int slot_restore_exposures(Slot *slot, const NetworkSettings *settings, Transact
 
         expire(slot, now);
         for (size_t i = 0; i < slot->n_exposures && r >= 0; i++) {
-                if (slot->exposed_until[i] != UINT64_MAX)
-                        slot->exposures[i].left_ms = (slot->exposed_until[i] - now) / USEC_PER_MSEC + 1;
-                r = transaction_expose(transaction, settings, &slot->exposures[i]);
+                if (slot->exposures[i].until != USEC_INFINITY)
+                        slot->exposures[i].exposure.left_ms = (slot->exposures[i].until - now) / USEC_PER_MSEC + 1;
+                r = transaction_expose(transaction, settings, &slot->exposures[i].exposure);
         }
         return r;
 }

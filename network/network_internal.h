@@ -13,6 +13,11 @@ typedef struct KnownId {
         uint16_t id;
 } KnownId;
 
+typedef struct KeptName {
+        NameElement element;
+        usec_t until; // monotonic
+} KeptName;
+
 typedef struct Slot {
         uint16_t slot;
         Compiled *compiled; // NULL until a policy was set by this process
@@ -27,11 +32,9 @@ typedef struct Slot {
         bool cut, cut_set;       // the same
         NetworkBorder border;
         bool border_set;
-        NameElement *names;      // what the kernel's maps hold, without what has ended
-        usec_t *names_until;     // monotonic; of each
+        KeptName *names;         // what the kernel's maps hold, without what has ended
         size_t n_names;
-        NetworkExposure exposures[NETWORK_EXPOSURES_MAX];
-        usec_t exposed_until[NETWORK_EXPOSURES_MAX]; // monotonic; USEC_INFINITY: without end
+        struct { NetworkExposure exposure; usec_t until; } exposures[NETWORK_EXPOSURES_MAX]; // monotonic; USEC_INFINITY: without end
         size_t n_exposures;
 } Slot;
 
