@@ -119,6 +119,7 @@ char *policy_decision_text(const Compiled *compiled, const PolicyDecision *decis
 // Allows by name that match and have ports which are neither proxied nor denied to this name in front, in order; how many there are, though
 // at most `max` are stored.
 #define INSERT_PORTS_MAX 32
+#define NETWORK_NAME_GRACE 600 // seconds that an address stays open behind the end of its answer
 typedef struct PolicyInsert {
         const CompiledRule *rule;
         uint32_t ports; // bit i: the rule's i-th port, its ranges counted through. What has no bit is not opened

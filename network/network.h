@@ -70,7 +70,6 @@ typedef struct NetworkBorder {
 int network_set_border(Network *network, uint16_t slot, const NetworkBorder *border, Error *err);
 // An address that the resolver found for the allow by name with this id, until ttl_s and a grace have passed; once more is a new beginning.
 // Nothing where a rule by address in front decides. ERR_DENIED: no such rule, or a range that is denied by default. ERR_QUOTA: the map is full.
-#define NETWORK_NAME_GRACE 600 // seconds
 typedef struct NetworkName {
         uint16_t slot, rule_id;
         int family;

@@ -71,6 +71,8 @@ static int host_upstreams(char ***ret) {
         return r;
 }
 
+_Static_assert(VIEW_UPSTREAMS_MAX == NETWORK_UPSTREAMS_MAX, "whom the resolver asks the firewall must let it ask");
+
 static void upstream_add(NetworkHelpers *helpers, const char *text) {
         struct NetworkUpstream *u = &helpers->upstreams[helpers->n_upstreams];
 

@@ -44,14 +44,12 @@ typedef struct InstanceConfig {
         ValueSource *sources; // one per row of instance_schema(), for --expanded
 } InstanceConfig;
 
-#define HOST_UPSTREAMS_MAX 8
-
 typedef struct HostConfig {
         char *uplink;          // interface or "auto"
         NetworkSettings network; // pools parsed; network.uplink is owned, NULL for "auto"
         uint64_t memory_reserve_bytes, disk_reserve_bytes; // defaults from the host's size when UINT64_MAX
         char **allow_degraded; // for every instance
-        char **resolver_upstream; // at most HOST_UPSTREAMS_MAX addresses; NULL: the host's
+        char **resolver_upstream; // at most NETWORK_UPSTREAMS_MAX addresses; NULL: the host's
         char **default_policies;
         char *default_template;
         uint64_t audit_keep_days;

@@ -57,8 +57,8 @@ static int check_upstreams(const ConfigText *text, const HostConfig *config, Err
         for (char **address = config->resolver_upstream; r >= 0 && address && *address; address++, n++)
                 if (strchr(*address, '/'))
                         r = error_set_field(err, key, "%s \"%s\" is a network; it must be the address of a name server", key, *address);
-        if (r >= 0 && n > HOST_UPSTREAMS_MAX)
-                r = error_set_field(err, key, "%s has %zu addresses, more than %d", key, n, HOST_UPSTREAMS_MAX);
+        if (r >= 0 && n > NETWORK_UPSTREAMS_MAX)
+                r = error_set_field(err, key, "%s has %zu addresses, more than %d", key, n, NETWORK_UPSTREAMS_MAX);
         return r < 0 ? config_text_locate(text, config_setting_get_member(config_root_setting(&text->config), key), r, err) : 0;
 }
 

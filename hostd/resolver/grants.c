@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "network/compile.h"
 
 void grants_done(Grants *grants) {
         free(grants->table);
@@ -66,6 +67,6 @@ int grants_add(Grants *grants, const GrantKey *key, uint32_t ttl_s, usec_t now) 
         }
         g = table_place(grants->table, grants->size, key);
         grants->n += !g->used;
-        *g = (Grant) {.key = *key, .used = true, .whole = ttl_s + GRANT_GRACE_S, .until = seconds + ttl_s + GRANT_GRACE_S};
+        *g = (Grant) {.key = *key, .used = true, .whole = ttl_s + NETWORK_NAME_GRACE, .until = seconds + ttl_s + NETWORK_NAME_GRACE};
         return 0;
 }

@@ -9,8 +9,7 @@
 
 #include "base/clock.h"
 
-#define GRANT_GRACE_S 600u // an element lives as long as the answer and this
-#define GRANTS_MAX 8192    // of an instance: the kernel's two maps have 4096 each
+#define GRANTS_MAX 8192 // of an instance: the kernel's two maps have 4096 each
 
 typedef struct GrantKey {
         uint16_t rule_id;
