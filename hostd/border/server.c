@@ -2,7 +2,28 @@
 // Server: see server.h.
 #include "border/server.h"
 
+#include <signal.h>
 #include <sys/socket.h>
+
+int border_event_new(sd_event **ret) {
+        static const int ends[] = {SIGTERM, SIGINT};
+        _cleanup_(sd_event_unrefp) sd_event *event = NULL;
+        sigset_t mask;
+        int r = sd_event_new(&event);
+
+        (void) signal(SIGPIPE, SIG_IGN);
+        (void) sigemptyset(&mask);
+        for (size_t i = 0; i < ELEMENTS(ends); i++)
+                (void) sigaddset(&mask, ends[i]);
+        if (r >= 0 && sigprocmask(SIG_BLOCK, &mask, NULL) < 0)
+                r = -errno;
+        for (size_t i = 0; r >= 0 && i < ELEMENTS(ends); i++)
+                r = sd_event_add_signal(event, NULL, ends[i], NULL, NULL);
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(event);
+        return 0;
+}
 
 struct ControlServer {
         ControlServerConfig config;

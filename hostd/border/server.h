@@ -7,6 +7,9 @@
 
 #include "border/link.h"
 
+// The loop of a helper, which SIGTERM and SIGINT end. A pipe that nobody reads any more is an error of write(2), not the helper's end.
+int border_event_new(sd_event **ret);
+
 typedef struct ControlServer ControlServer;
 
 typedef struct ControlServerConfig {

@@ -6,7 +6,6 @@
 // are asked for each second.
 #include <fcntl.h>
 #include <pwd.h>
-#include <signal.h>
 #include <string.h>
 
 #include "border/border.h"
@@ -81,20 +80,11 @@ static int record(Error *err) {
         const BorderConfine confine = {.files_max = 4096, .memory_bytes = 128 << 20, .netlink = true, .write_files = true, .allow_root = is_test()};
         _cleanup_(recorder_freep) Recorder *recorder = NULL;
         _cleanup_(sd_event_unrefp) sd_event *event = NULL;
-        sigset_t end;
         int r = prepare(&config, err);
 
         if (r < 0)
                 return r;
-        (void) sigemptyset(&end);
-        (void) sigaddset(&end, SIGTERM);
-        (void) sigaddset(&end, SIGINT);
-        (void) sigprocmask(SIG_BLOCK, &end, NULL);
-        r = sd_event_new(&event);
-        if (r >= 0)
-                r = sd_event_add_signal(event, NULL, SIGTERM, NULL, NULL);
-        if (r >= 0)
-                r = sd_event_add_signal(event, NULL, SIGINT, NULL, NULL);
+        r = border_event_new(&event);
         if (r < 0)
                 return error_set_errno(err, r, "making the event loop");
         config.event = event;

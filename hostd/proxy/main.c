@@ -3,7 +3,6 @@
 // its own: hostd sends the rules (border/control.h), the resolver the addresses.
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -54,26 +53,14 @@ static int run(const ProxyConfig *config, Error *err) {
         return r < 0 ? error_set_errno(err, r, "the loop ended") : 0;
 }
 
-static int prepare(sd_event *event, ProxyConfig *config, Error *err) {
+static int prepare(ProxyConfig *config, Error *err) {
         BorderConfine confine = {.files_max = FILES_MAX, .memory_bytes = MEMORY_MAX};
-        sigset_t ends;
         int r;
 
-        (void) sigemptyset(&ends);
-        (void) sigaddset(&ends, SIGTERM);
-        (void) sigaddset(&ends, SIGINT);
-        (void) signal(SIGPIPE, SIG_IGN);
         config->control = border_listen_fd(BORDER_FD_CONTROL);
         if (config->control < 0)
                 return error_set_errno(err, config->control, "no control socket was handed over");
         config->meters = open_meters();
-        r = sigprocmask(SIG_BLOCK, &ends, NULL) < 0 ? -errno : 0;
-        if (r >= 0)
-                r = sd_event_add_signal(event, NULL, SIGTERM, NULL, NULL);
-        if (r >= 0)
-                r = sd_event_add_signal(event, NULL, SIGINT, NULL, NULL);
-        if (r < 0)
-                return error_set_errno(err, r, "cannot begin");
         r = border_confine(&confine, err);
         config->connections_max = connections_max();
         return r;
@@ -88,13 +75,13 @@ int main(void) {
                 .records = border_socket_path(BORDER_RECORDS_SOCKET, records, sizeof(records)),
                 .interceptors = border_socket_path(BORDER_RUN "/haproxy", interceptors, sizeof(interceptors)),
         };
-        int r = sd_event_new(&event);
+        int r = border_event_new(&event);
 
         if (r < 0)
                 (void) error_set_errno(&err, r, "cannot begin");
-        if (r >= 0)
-                r = prepare(event, &config, &err);
         config.event = event;
+        if (r >= 0)
+                r = prepare(&config, &err);
         if (r >= 0)
                 r = run(&config, &err);
         if (r < 0)

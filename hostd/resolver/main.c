@@ -5,7 +5,6 @@
 // It takes no arguments and reads no files. hostd connects and sends views; without hostd it goes on with those that it has.
 #include <malloc.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 
 #include "base/log.h"
 #include "border/border.h"
@@ -106,20 +105,8 @@ static void resolver_close(Resolver *resolver) {
 static int resolver_run(Resolver *resolver) {
         const BorderConfine confine = {.files_max = FILES_MAX, .memory_bytes = MEMORY_BYTES};
         _cleanup_error_ Error err = ERROR_NULL;
-        sigset_t signals;
-        int r;
+        int r = border_event_new(&resolver->event);
 
-        (void) sigemptyset(&signals);
-        (void) sigaddset(&signals, SIGTERM);
-        (void) sigaddset(&signals, SIGINT);
-        (void) sigprocmask(SIG_BLOCK, &signals, NULL);
-        r = sd_event_default(&resolver->event);
-        if (r >= 0)
-                r = sd_event_add_signal(resolver->event, NULL, SIGTERM, NULL, NULL);
-        if (r >= 0)
-                r = sd_event_add_signal(resolver->event, NULL, SIGINT, NULL, NULL);
-        if (r >= 0)
-                r = sd_event_set_watchdog(resolver->event, true);
         if (r >= 0)
                 r = resolver_open(resolver);
         if (r < 0) {
@@ -132,7 +119,6 @@ static int resolver_run(Resolver *resolver) {
                 return r;
         }
         (void) malloc_trim(0);
-        (void) sd_notify(0, "READY=1");
         return sd_event_loop(resolver->event);
 }
 

@@ -261,6 +261,7 @@ def test_rights(flow):
     main = status(flow.process.pid)
     check("the recorder has no rights", int(main["CapEff"], 16) == int(main["CapPrm"], 16) == int(main["CapAmb"], 16) == 0 and
           main["Uid"].split() == [str(USER)] * 4, main["CapEff"])
+    check("a pipe without a reader is not its end", int(main["SigIgn"], 16) & 1 << signal.SIGPIPE - 1, main["SigIgn"])
     check("the recorder has a syscall filter", main["Seccomp"] == "2" and main["NoNewPrivs"] == "1")
     keepers = children(flow.process.pid)
     keeper = status(keepers[0]) if len(keepers) == 1 else {}
