@@ -112,7 +112,7 @@ bool flow_record_valid(const void *data, size_t size) {
                 return false;
         memcpy(&r, data, sizeof(r));
         return r.version == FLOW_RECORD_VERSION && r.size == sizeof(r) && r.slot > 0 && r.kind < _FLOW_KIND_MAX && r.verdict < _FLOW_VERDICT_MAX &&
-               (r.flags & ~FLOW_FLAGS) == 0 && r.pad == 0 && r.realtime_usec > 0 && address_valid(&r) &&
+               (r.flags & ~FLOW_FLAGS) == 0 && r.realtime_usec > 0 && address_valid(&r) &&
                text_valid(r.policy, sizeof(r.policy), false) && text_valid(r.name, sizeof(r.name), false) &&
                text_valid(r.reason, sizeof(r.reason), true) && text_valid(r.secret, sizeof(r.secret), false);
 }
@@ -121,7 +121,7 @@ struct FlowSender {
         struct sockaddr_un address;
         int fd; // connected, or -EBADF
         usec_t tried;
-        uint64_t dropped;
+        uint64_t dropped, told; // told: of the dropped ones, by a record that was taken
 };
 
 int flow_sender_new(const char *path, FlowSender **ret) {
@@ -171,17 +171,21 @@ static int sender_connect(FlowSender *sender) {
 }
 
 void flow_sender_send(FlowSender *sender, const FlowRecord *record) {
+        FlowRecord copy = *record;
         ssize_t n;
 
         if (sender->fd < 0 && sender_connect(sender) < 0) {
                 sender->dropped++;
                 return;
         }
+        copy.missed = (uint8_t) MIN2(sender->dropped - sender->told, (uint64_t) UINT8_MAX);
         do
-                n = send(sender->fd, record, sizeof(*record), MSG_DONTWAIT | MSG_NOSIGNAL);
+                n = send(sender->fd, &copy, sizeof(copy), MSG_DONTWAIT | MSG_NOSIGNAL);
         while (n < 0 && errno == EINTR);
-        if (n == (ssize_t) sizeof(*record))
+        if (n == (ssize_t) sizeof(copy)) {
+                sender->told += copy.missed;
                 return;
+        }
         sender->dropped++;
         if (n < 0 && errno != EAGAIN && errno != ENOBUFS)
                 sender->fd = close_fd(sender->fd); // whoever was there is gone; the next record looks for a successor

@@ -38,7 +38,8 @@ typedef struct FlowRecord {
         uint8_t protocol; // IPPROTO_*; 0: none
         uint16_t port;
         uint16_t rule; // the operator's rule in `policy`, counted from 1; 0: the default
-        uint8_t flags, pad;
+        uint8_t flags;
+        uint8_t missed; // records in front of this one that its writer could not hand over; what is above 255 is told with the next
         int64_t realtime_usec; // of the beginning
         uint64_t duration_usec, tx, rx; // bytes from and to the workload
         uint8_t address[16];
@@ -57,7 +58,7 @@ void flow_record_set_secret(FlowRecord *record, const char *secret);
 // `data` need not be aligned.
 bool flow_record_valid(const void *data, size_t size);
 
-// A sender never waits: what hostd-flow has no room for, or nobody to take, is counted and gone.
+// A sender never waits: what hostd-flow has no room for, or nobody to take, is counted and gone, and the next that is taken says how many.
 typedef struct FlowSender FlowSender;
 int flow_sender_new(const char *path, FlowSender **ret);
 FlowSender *flow_sender_free(FlowSender *sender);

@@ -27,7 +27,7 @@ struct Recorder {
         sd_event_source *packets, *ends, *dump, *records, *tick;
         bool sequence_known;
         uint32_t sequence;        // of the next packet, if none is lost
-        uint64_t lost_packets, lost_records;
+        uint64_t lost_packets, lost_records, missed_records;
         bool lost_more_packets; // how many the next one that comes will tell
         bool lost_ends;
         bool dumping;             // the answer is being read
@@ -143,11 +143,14 @@ static int records_ready(sd_event_source *source, int fd, uint32_t events, void 
                 FlowRecord record;
                 struct iovec part = {&record, sizeof(record)};
                 struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+                bool right;
                 ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
                 if (n < 0)
                         return 0;
-                if (message.msg_flags & MSG_TRUNC || !may_write(&recorder->config, &message) || !flow_record_valid(&record, (size_t) n) ||
-                    !flow_book_record(recorder->book, &record, clock_realtime()))
+                right = !(message.msg_flags & MSG_TRUNC) && may_write(&recorder->config, &message) && flow_record_valid(&record, (size_t) n);
+                if (right)
+                        recorder->missed_records += record.missed;
+                if (!right || !flow_book_record(recorder->book, &record, clock_realtime()))
                         recorder->lost_records++;
         }
         return 0;
@@ -251,7 +254,9 @@ static void say_lost(Recorder *recorder, usec_t now) {
                 flow_book_lost(recorder->book, 0, "ends of connections, of whatever instance, that could not be read in time", now);
         if (recorder->lost_records)
                 flow_book_lost(recorder->book, recorder->lost_records, "records of resolver and proxy that were not right", now);
-        recorder->lost_packets = recorder->lost_records = 0;
+        if (recorder->missed_records)
+                flow_book_lost(recorder->book, recorder->missed_records, "records of resolver and proxy, of whatever instance, that were not read in time", now);
+        recorder->lost_packets = recorder->lost_records = recorder->missed_records = 0;
         recorder->lost_ends = recorder->lost_more_packets = false;
         if (recorder->config.dump >= 0 && now > recorder->dumped + DUMP_LATE && !recorder->late)
                 flow_book_lost(recorder->book, 0, "connections that live: the kernel does not tell of them any more", now);

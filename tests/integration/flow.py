@@ -163,8 +163,8 @@ class Flow:
             return [struct.unpack(RECORD, e) for e in self.events]
 
 
-def record(kind, verdict, name, slot=1, size=544):
-    data = struct.pack(RECORD, 1, 544, slot, kind, verdict, 0, 6, 443, 1, 0, 0, time.time_ns() // 1000, 5, 6, 7, b"", b"web", name, b"a test", b"")
+def record(kind, verdict, name, slot=1, size=544, missed=0):
+    data = struct.pack(RECORD, 1, 544, slot, kind, verdict, 0, 6, 443, 1, 0, missed, time.time_ns() // 1000, 5, 6, 7, b"", b"web", name, b"a test", b"")
     return data[:size]
 
 
@@ -310,12 +310,16 @@ def test_records():
     rows = until(lambda: found(kind="tls"))
     check("a record of the proxy is a line", len(rows) == 1 and rows[0]["name"] == "evil.example" and rows[0]["policy"] == "web" and
           rows[0]["sent"] == 6 and rows[0]["received"] == 7, rows)
-    send_record(record(1, 1, b"forged.example"), OTHER)
+    send_record(record(1, 1, b"forged.example", missed=100), OTHER)
     send_record(record(1, 1, b"short.example", size=543), USER)
     send_record(record(1, 1, b"bad\x1b[31mname"), USER)
     send_record(record(1, 1, b"nobody.example", slot=9), USER)
+    send_record(record(0, 0, b"late.example", missed=3), USER)
     rows = until(lambda: found(kind="lost"), 30)
+    missed = [r["count"] for r in rows if "in time" in r["reason"]]
+    rows = [r for r in rows if "not right" in r["reason"]]
     check("forged, short, odd and nobody's records are none, and counted", rows and sum(r["count"] for r in rows) == 4 and len(found(kind="tls")) == 1, rows)
+    check("what a writer could not hand over is counted as it says", missed == [3], missed)
 
 
 def test_queries():
