@@ -414,6 +414,10 @@ char *compiled_rule_to(const CompiledRule *rule, char buf[NAME_TEXT_MAX + 2]) {
         return buf;
 }
 
+unsigned compiled_rule_number(const Compiled *compiled, const CompiledRule *rule) {
+        return (unsigned) (rule->index - compiled->policies[rule->policy].first + 1);
+}
+
 // 25 stands alone once more where it was named: "24-26,25".
 char *compiled_rule_ports(const CompiledRule *rule) {
         char *text = NULL;

@@ -93,6 +93,7 @@ bool compiled_rule_has_port(const CompiledRule *rule, PolicyProtocol protocol, u
 // Text of the rule's `to` and of its ports ("" for any), from which the same rule can be made again.
 char *compiled_rule_to(const CompiledRule *rule, char buf[NAME_TEXT_MAX + 2]);
 char *compiled_rule_ports(const CompiledRule *rule); // NULL on OOM; caller frees
+unsigned compiled_rule_number(const Compiled *compiled, const CompiledRule *rule); // in its policy, as the operator counts: from 1
 size_t compiled_first_name(const Compiled *compiled); // place of the first rule with a name; n if there is none
 bool compiled_is_proxied(PolicyProtocol protocol, uint16_t port); // TCP 80 and 443: the proxy connects; else the kernel needs the addresses
 

@@ -257,8 +257,8 @@ char *policy_decision_text(const Compiled *compiled, const PolicyDecision *decis
                                 decision->spared ? compiled->spared->name : "");
                 return buf;
         }
-        (void) snprintf(buf, size, "%s by rule %d of policy %s: %s %s%s%s", rule->action == POLICY_ALLOW ? "allowed" : "denied",
-                        rule->index - compiled->policies[rule->policy].first + 1, decision->policy, compiled_rule_to(rule, to),
+        (void) snprintf(buf, size, "%s by rule %u of policy %s: %s %s%s%s", rule->action == POLICY_ALLOW ? "allowed" : "denied",
+                        compiled_rule_number(compiled, rule), decision->policy, compiled_rule_to(rule, to),
                         policy_protocol_to_string(rule->protocol), ports && *ports ? " " : "", ports ?: "");
         return buf;
 }

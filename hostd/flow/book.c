@@ -170,10 +170,8 @@ static PolicyProtocol policy_protocol(uint8_t protocol) {
 }
 
 static void set_rule(FlowRecord *record, const Compiled *compiled, const CompiledRule *rule) {
-        const CompiledPolicy *policy = &compiled->policies[rule->policy];
-
-        flow_record_set_policy(record, policy->name);
-        record->rule = (uint16_t) MIN2(rule->index - policy->first + 1, UINT16_MAX);
+        flow_record_set_policy(record, compiled->policies[rule->policy].name);
+        record->rule = (uint16_t) compiled_rule_number(compiled, rule);
 }
 
 // "over-budget" is "over budget".

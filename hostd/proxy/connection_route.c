@@ -31,14 +31,13 @@ static RouteQuestion connection_question(const Connection *c, Cidr *wanted) {
 
 // What the record and the relay need to know of the rule. Its text is the meter's name.
 static int connection_take_rule(Connection *c, const Route *route) {
-        const Compiled *compiled = c->slot->compiled;
         const CompiledRule *rule = route->decision.rule;
         _cleanup_free_ char *text = NULL, *ports = NULL;
         char to[NAME_TEXT_MAX + 2];
         Meter *meter = NULL;
         int r;
 
-        c->rule = rule ? (uint16_t) (rule->index - compiled->policies[rule->policy].first + 1) : 0;
+        c->rule = rule ? (uint16_t) compiled_rule_number(c->slot->compiled, rule) : 0;
         (void) snprintf(c->policy, sizeof(c->policy), "%s", route->decision.policy ?: "");
         c->by_name = route_is_by_name(route);
         c->names_denied = route->names_denied;

@@ -110,7 +110,7 @@ static void record_rule(FlowRecord *record, const Slot *slot, const PolicyDecisi
         if (!decision->policy || !decision->rule)
                 return;
         flow_record_set_policy(record, decision->policy);
-        record->rule = (uint16_t) (decision->index - slot->view.compiled->policies[decision->rule->policy].first + 1);
+        record->rule = (uint16_t) compiled_rule_number(slot->view.compiled, decision->rule);
 }
 
 static void record_reason(FlowRecord *record, const DnsQuery *query, const Answered *answered) {
