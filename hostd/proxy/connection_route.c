@@ -199,13 +199,24 @@ void connection_stop_asking(Connection *c) {
         }
 }
 
+// False: it is refused, since what its rule bounds cannot be counted, or is used up.
+static bool connection_admit(Connection *c, const Route *route) {
+        MeterTime now = {clock_monotonic(), clock_realtime()};
+        int r = connection_take_rule(c, route);
+
+        if (r < 0)
+                connection_fail(c, 503, "cannot count what the rule bounds", r);
+        else if (c->meter && meter_is_spent(c->meter, &now))
+                connection_refuse(c, &(Refusal) {FLOW_DENY, 403, ALERT_ACCESS_DENIED, "the rule's budget for today is used up"});
+        else
+                return true;
+        return false;
+}
+
 static void connection_resolved(Connection *c) {
         ProxyAddress candidates[DIAL_ADDRESSES_MAX];
-        MeterTime now = {clock_monotonic(), clock_realtime()};
-        bool inspect;
         Route route;
         size_t n;
-        int r;
 
         connection_stop_asking(c);
         if (c->found[0].n + c->found[1].n == 0) {
@@ -217,14 +228,10 @@ static void connection_resolved(Connection *c) {
                 connection_deny(c, &route, " (at the addresses of this name)");
                 return;
         }
-        r = connection_take_rule(c, &route);
+        if (!connection_admit(c, &route))
+                return;
         // Of plain HTTP the proxy itself has seen all that there is to inspect.
-        inspect = c->by_name && route.decision.rule->inspect && !c->request;
-        if (r < 0)
-                connection_fail(c, 503, "cannot count what the rule bounds", r);
-        else if (c->meter && meter_is_spent(c->meter, &now))
-                connection_refuse(c, &(Refusal) {FLOW_DENY, 403, ALERT_ACCESS_DENIED, "the rule's budget for today is used up"});
-        else if (inspect)
+        if (c->by_name && route.decision.rule->inspect && !c->request)
                 connection_intercept(c, &candidates[0]);
         else
                 connection_dial(c, candidates, n);
@@ -279,7 +286,6 @@ static void connection_resolve(Connection *c) {
 
 void connection_route(Connection *c) {
         ProxyAddress wanted = c->wanted;
-        MeterTime now = {clock_monotonic(), clock_realtime()};
         Cidr address;
         RouteQuestion question = connection_question(c, &address);
         Route route = route_decide(c->slot->compiled, &question);
@@ -294,14 +300,8 @@ void connection_route(Connection *c) {
         default:
                 break;
         }
-        if (connection_take_rule(c, &route) < 0) {
-                connection_fail(c, 503, "cannot count what the rule bounds", 0);
+        if (!connection_admit(c, &route))
                 return;
-        }
-        if (c->meter && meter_is_spent(c->meter, &now)) {
-                connection_refuse(c, &(Refusal) {FLOW_DENY, 403, ALERT_ACCESS_DENIED, "the rule's budget for today is used up"});
-                return;
-        }
         // What a rule by address allows is a plain wire, unless a later request on it could name somebody who is denied.
         if (c->kind == FLOW_HTTP && !c->names_denied)
                 c->request = false;
