@@ -12,7 +12,6 @@ typedef struct FlowSlot {
         struct in_addr ipv4;
         struct in6_addr ipv6;
         FlowLog *log; // NULL: could not be opened
-        FlowCounts counts;
         usec_t gone;  // when it was said to be gone; 0: it is there
         usec_t events_filled;
         double events; // that may be sent at once
@@ -22,7 +21,6 @@ struct FlowBook {
         FlowBookConfig config;
         FlowSlot *slots[UINT16_MAX + 1];
         bool whole; // every slot there is was told once
-        uint64_t unknown;
 };
 
 int flow_book_new(const FlowBookConfig *config, FlowBook **ret) {
@@ -102,10 +100,6 @@ int flow_book_apply(FlowBook *book, View *view, usec_t now) {
 
 // ---- writing down
 
-static void slot_count(FlowSlot *slot, FlowVerdict verdict) {
-        *(verdict == FLOW_ALLOW ? &slot->counts.allowed : verdict == FLOW_DENY ? &slot->counts.denied : &slot->counts.failed) += 1;
-}
-
 static bool slot_may_tell(FlowSlot *slot) {
         usec_t now = clock_monotonic();
 
@@ -119,23 +113,16 @@ static bool slot_may_tell(FlowSlot *slot) {
         return true;
 }
 
-static bool slot_write(FlowBook *book, const FlowRecord *record, usec_t now) {
+bool flow_book_record(FlowBook *book, const FlowRecord *record, usec_t now) {
         FlowSlot *slot = book->slots[record->slot];
 
-        if (!slot) {
-                book->unknown++;
+        if (!slot)
                 return false;
-        }
-        slot_count(slot, record->verdict);
         if (slot->log)
                 flow_log_write(slot->log, record, now);
         if (record->verdict == FLOW_DENY && book->config.denied && slot_may_tell(slot))
                 book->config.denied(record, book->config.userdata);
         return true;
-}
-
-bool flow_book_record(FlowBook *book, const FlowRecord *record, usec_t now) {
-        return slot_write(book, record, now);
 }
 
 void flow_book_lost(FlowBook *book, uint64_t count, const char *reason, usec_t now) {
@@ -220,7 +207,7 @@ bool flow_book_packet(FlowBook *book, const NflogPacket *packet, usec_t now) {
                 flow_record_set_reason(&record, "an answer on a connection that is not allowed any more");
         else if (slot)
                 explain(&record, slot, packet);
-        return slot_write(book, &record, now);
+        return flow_book_record(book, &record, now);
 }
 
 static const CompiledRule *find_rule(const Compiled *compiled, uint16_t id) {
@@ -276,7 +263,7 @@ bool flow_book_connection(FlowBook *book, const ConntrackFlow *flow, usec_t prev
                 flow_record_set_reason(&record, "by a rule that is not there any more");
         if (!flow->counted)
                 flow_record_set_reason(&record, "its bytes were not counted");
-        return slot_write(book, &record, now);
+        return flow_book_record(book, &record, now);
 }
 
 // ---- housekeeping
@@ -306,13 +293,4 @@ void flow_book_tidy(FlowBook *book, usec_t now) {
                 return;
         // What cannot be removed now is met again at the next time.
         (void) flow_log_sweep(book->config.logs, now > book->config.settings.age ? now - book->config.settings.age : 0, FLOW_SWEEP_KEEP, is_known, book);
-}
-
-FlowCounts flow_book_counts(const FlowBook *book, uint16_t slot) {
-        FlowCounts counts = {0};
-
-        if (book->slots[slot])
-                counts = book->slots[slot]->counts;
-        counts.unknown = book->unknown;
-        return counts;
 }

@@ -36,9 +36,3 @@ bool flow_book_connection(FlowBook *book, const ConntrackFlow *flow, usec_t prev
 // `count` messages of one source that concern nobody knows whom: said in the log of each slot. 0: not known how many.
 void flow_book_lost(FlowBook *book, uint64_t count, const char *reason, usec_t now);
 void flow_book_tidy(FlowBook *book, usec_t now); // each minute or so
-
-typedef struct FlowCounts {
-        uint64_t allowed, denied, failed;
-        uint64_t unknown; // of slots that are not known (in slot 0)
-} FlowCounts;
-FlowCounts flow_book_counts(const FlowBook *book, uint16_t slot);

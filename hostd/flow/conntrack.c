@@ -112,8 +112,6 @@ int conntrack_parse(const struct nlmsghdr *message, ConntrackFlow *ret) {
         r = parse_tuple(parts[CTA_TUPLE_ORIG], &flow);
         if (r < 0)
                 return r;
-        if (get(parts[CTA_ID], &flow.id, sizeof(flow.id)))
-                flow.id = be32toh(flow.id);
         parse_counters(parts[CTA_COUNTERS_ORIG], parts[CTA_COUNTERS_REPLY], &flow);
         flow.start_usec = get_usec(child(parts[CTA_TIMESTAMP], CTA_TIMESTAMP_START));
         flow.stop_usec = get_usec(child(parts[CTA_TIMESTAMP], CTA_TIMESTAMP_STOP));

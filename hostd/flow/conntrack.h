@@ -11,7 +11,6 @@
 
 typedef struct ConntrackFlow {
         bool ended;
-        uint32_t id;             // the kernel's, of this connection as long as it lives
         uint16_t slot, rule_id;  // the halves of the mark
         int family;
         uint8_t protocol;

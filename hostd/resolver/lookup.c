@@ -19,19 +19,18 @@ struct Lookup {
 };
 
 struct Lookups {
-        sd_event *event;
         Upstreams *upstreams; // borrowed, as is the cache
         Cache *cache;
         Lookup *list;
         size_t n;
 };
 
-int lookups_new(sd_event *event, Upstreams *upstreams, Cache *cache, Lookups **ret) {
+int lookups_new(Upstreams *upstreams, Cache *cache, Lookups **ret) {
         Lookups *l = calloc(1, sizeof(Lookups));
 
         if (!l)
                 return -ENOMEM;
-        *l = (Lookups) {.event = sd_event_ref(event), .upstreams = upstreams, .cache = cache};
+        *l = (Lookups) {.upstreams = upstreams, .cache = cache};
         *ret = l;
         return 0;
 }
@@ -55,13 +54,8 @@ Lookups *lookups_free(Lookups *lookups) {
                 return NULL;
         while (lookups->list)
                 lookup_free(lookups->list);
-        sd_event_unref(lookups->event);
         free(lookups);
         return NULL;
-}
-
-size_t lookups_count(const Lookups *lookups) {
-        return lookups->n;
 }
 
 bool lookups_cached(Lookups *lookups, const DnsName *name, uint16_t type, Result *ret) {

@@ -19,14 +19,14 @@ typedef struct Result {
         uint32_t ttl; // as clients are to be told
 } Result;
 
-// Embedded in whatever waits. `done` is called once, not before lookups_get() has returned, and with a result that is good during the call.
+// Embedded in whatever waits. `done` is called once, not before lookups_start() has returned, and with a result that is good during the call.
 typedef struct Waiter {
         struct Waiter *next, *previous;
         Lookup *lookup; // NULL: does not wait
         void (*done)(struct Waiter *waiter, const Result *result);
 } Waiter;
 
-int lookups_new(sd_event *event, Upstreams *upstreams, Cache *cache, Lookups **ret);
+int lookups_new(Upstreams *upstreams, Cache *cache, Lookups **ret);
 Lookups *lookups_free(Lookups *lookups); // nobody waits any more
 DEFINE_CLEANUP(Lookups, lookups_free)
 // From the cache; false if it must be asked for. Good until the next call.
@@ -34,4 +34,3 @@ bool lookups_cached(Lookups *lookups, const DnsName *name, uint16_t type, Result
 // -EBUSY: LOOKUPS_MAX are on their way.
 int lookups_start(Lookups *lookups, const DnsName *name, uint16_t type, Waiter *waiter);
 void waiter_cancel(Waiter *waiter); // a lookup that nobody waits for any more ends, or guests could have any number of them
-size_t lookups_count(const Lookups *lookups);

@@ -80,7 +80,7 @@ static int resolver_open(Resolver *resolver) {
         if (r >= 0)
                 r = upstreams_new(resolver->event, &resolver->upstreams);
         if (r >= 0)
-                r = lookups_new(resolver->event, resolver->upstreams, resolver->cache, &resolver->lookups);
+                r = lookups_new(resolver->upstreams, resolver->cache, &resolver->lookups);
         if (r >= 0 && proxy >= 0)
                 r = resolve_server_new(resolver->event, proxy, proxy_on_question, resolver, &resolver->proxy);
         if (r >= 0)

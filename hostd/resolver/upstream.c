@@ -78,10 +78,6 @@ Upstreams *upstreams_free(Upstreams *upstreams) {
         return NULL;
 }
 
-size_t upstreams_count(const Upstreams *upstreams) {
-        return upstreams->n;
-}
-
 static bool address_parse(const char *text, Address *ret) {
         *ret = (Address) {.in6 = {0}};
         if (inet_pton(AF_INET, text, &ret->in.sin_addr) == 1)

@@ -18,7 +18,6 @@ Upstreams *upstreams_free(Upstreams *upstreams);
 DEFINE_CLEANUP(Upstreams, upstreams_free)
 // Addresses as text; those that are none, and those beyond UPSTREAMS_MAX, are passed over. What is known of one that stays is kept.
 void upstreams_set(Upstreams *upstreams, char *const *addresses);
-size_t upstreams_count(const Upstreams *upstreams);
 
 // 0: `answer` is what came, rcode NOERROR or NXDOMAIN, appended to what AskSpec had; it is good during the call. -ETIMEDOUT, -EREMOTEIO
 // (they answered, with errors) or others: there is none. The Ask is gone by the time of the call.

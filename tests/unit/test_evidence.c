@@ -189,7 +189,6 @@ static void flows(void **state) {
         assert_true(flow.ended);
         assert_int_equal(flow.slot, 0x12);
         assert_int_equal(flow.rule_id, 0x34);
-        assert_int_equal(flow.id, 12345);
         assert_int_equal(flow.protocol, IPPROTO_TCP);
         assert_memory_equal(flow.destination, "\x5d\xb8\xd8\x22", 4);
         assert_int_equal(flow.source_port, 40000);

@@ -93,6 +93,22 @@ static json_t *newest(Desk *desk, const char *instance) {
         return r == 1 ? json_loadb(line, size, 0, NULL) : NULL;
 }
 
+static unsigned count_lines(Desk *desk) {
+        const FlowFilter filter = {.kind = _FLOW_KIND_INVALID, .limit = UINT64_MAX};
+        _cleanup_(flow_query_freep) FlowQuery *query = NULL;
+        const char *line;
+        unsigned n = 0;
+        size_t size;
+        int r;
+
+        assert_int_equal(flow_query_new(desk->dir, "a", &filter, &query), 0);
+        while ((r = flow_query_next(query, &line, &size)) != 0) {
+                assert_true(r > 0 || r == -EAGAIN);
+                n += r > 0;
+        }
+        return n;
+}
+
 static void check(Desk *desk, const char *key, const char *text) {
         json_t *object = newest(desk, "a");
 
@@ -151,8 +167,7 @@ static void denials(void **state) {
         check(desk, "address", "1.1.1.1");
         p.slot = 2;
         assert_false(flow_book_packet(desk->book, &p, today));
-        assert_int_equal(flow_book_counts(desk->book, 1).denied, 5);
-        assert_int_equal(flow_book_counts(desk->book, 1).unknown, 1);
+        assert_int_equal(count_lines(desk), 5);
 }
 
 static void events_limited(void **state) {
@@ -161,7 +176,7 @@ static void events_limited(void **state) {
 
         for (int i = 0; i < 1000; i++)
                 assert_true(flow_book_packet(desk->book, &p, today));
-        assert_int_equal(flow_book_counts(desk->book, 1).denied, 1000);
+        assert_int_equal(count_lines(desk), 1000);
         assert_in_range(desk->told, 4 * FLOW_EVENTS_PER_SEC, 4 * FLOW_EVENTS_PER_SEC + 50); // a slow machine gets some back meanwhile
 }
 
@@ -212,17 +227,14 @@ static void long_connections(void **state) {
         Desk *desk = *state;
         const usec_t start = today + 7 * USEC_PER_SEC;
         usec_t previous = today;
-        uint64_t lines = 0;
 
         for (int i = 1; i <= 185; i++) {
                 usec_t now = today + (usec_t) i * MINUTE + (usec_t) (i * 7919 % 3000) * USEC_PER_MSEC;
                 ConntrackFlow f = flow(false, start);
-                uint64_t before = flow_book_counts(desk->book, 1).allowed;
                 assert_true(flow_book_connection(desk->book, &f, previous, now));
-                lines += flow_book_counts(desk->book, 1).allowed - before;
                 previous = now;
         }
-        assert_int_equal(lines, 9);
+        assert_int_equal(count_lines(desk), 9);
         json_t *object = newest(desk, "a");
         assert_true(json_is_true(json_object_get(object, "open")));
         json_decref(object);
