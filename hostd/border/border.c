@@ -2,7 +2,10 @@
 // Border: see border.h.
 #include "border/border.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/io.h"
 
@@ -39,6 +42,33 @@ int border_listen_fd(const char *name) {
                 names = *end ? end + 1 : NULL;
         }
         return -ENOENT;
+}
+
+// First the device: without it the address would be taken from all others. It may not have its addresses yet (FREEBIND).
+static int bind_on(int fd, BorderWire wire, int family, uint16_t port) {
+        struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
+        struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_scope_id = wire.ifindex};
+        bool six = family == AF_INET6;
+        int one = 1;
+
+        (void) inet_pton(AF_INET, BORDER_ADDRESS_V4, &in.sin_addr);
+        (void) inet_pton(AF_INET6, BORDER_ADDRESS_V6, &in6.sin6_addr);
+        if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, wire.ifname, (socklen_t) strlen(wire.ifname) + 1) < 0 ||
+            setsockopt(fd, six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_FREEBIND : IP_FREEBIND, &one, sizeof(one)) < 0 ||
+            (six && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) < 0) ||
+            bind(fd, six ? (const struct sockaddr *) &in6 : (const struct sockaddr *) &in, six ? sizeof(in6) : sizeof(in)) < 0)
+                return -errno;
+        return 0;
+}
+
+int border_open_on(BorderWire wire, int family, int type, uint16_t port) {
+        _cleanup_close_ int fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        int one = 1, r;
+
+        if (fd < 0 || (type == SOCK_STREAM && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0))
+                return -errno;
+        r = bind_on(fd, wire, family, port);
+        return r < 0 ? r : TAKE_FD(fd);
 }
 
 const char *border_socket_path(const char *path, char *buf, size_t size) {

@@ -39,6 +39,9 @@
 
 // The descriptor that was handed over under `name`, close-on-exec and non-blocking, or -ENOENT. It stays the process's: ask once.
 int border_listen_fd(const char *name);
+// A socket bound to an instance's wire and to the gateway's address on it; one of SOCK_STREAM does not listen yet.
+typedef struct BorderWire { const char *ifname; unsigned ifindex; } BorderWire;
+int border_open_on(BorderWire wire, int family, int type, uint16_t port);
 // BORDER_RESOLVE_SOCKET or BORDER_RECORDS_SOCKET, below the directory that this process was told. Returns `path` or buf.
 const char *border_socket_path(const char *path, char *buf, size_t size);
 // A host name as both sides of each socket of the border spell it: lower case, labels of 1..63 of [a-z0-9_-] not beginning or ending with

@@ -2,7 +2,6 @@
 // Slot: see slot.h.
 #include "proxy/slot.h"
 
-#include <arpa/inet.h>
 #include <net/if.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -60,35 +59,14 @@ static int listener_io(sd_event_source *source, int fd, uint32_t events, void *u
         return 0;
 }
 
-static int listener_bind(const Listener *listener, size_t which) {
-        struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(ports[which].port)};
-        struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(ports[which].port), .sin6_scope_id = listener->slot->ifindex};
-        const char *ifname = listener->slot->ifname;
-        int yes = 1;
-
-        if (setsockopt(listener->fd, SOL_SOCKET, SO_BINDTODEVICE, ifname, (socklen_t) strlen(ifname) + 1) < 0 ||
-            setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0)
-                return -errno;
-        if (ports[which].family == AF_INET6 && setsockopt(listener->fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes)) < 0)
-                return -errno;
-        (void) inet_pton(AF_INET, BORDER_ADDRESS_V4, &v4.sin_addr);
-        (void) inet_pton(AF_INET6, BORDER_ADDRESS_V6, &v6.sin6_addr);
-        if (bind(listener->fd, ports[which].family == AF_INET ? (struct sockaddr *) &v4 : (struct sockaddr *) &v6,
-                 ports[which].family == AF_INET ? sizeof(v4) : sizeof(v6)) < 0 ||
-            listen(listener->fd, BACKLOG) < 0)
-                return -errno;
-        return 0;
-}
-
 static int listener_begin(Listener *listener, size_t which) {
         sd_event *event = listener->slot->proxy->event;
         int r;
 
         listener->kind = ports[which].kind;
-        listener->fd = socket(ports[which].family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (listener->fd < 0)
-                return -errno;
-        r = listener_bind(listener, which);
+        r = listener->fd = border_open_on((BorderWire) {listener->slot->ifname, listener->slot->ifindex}, ports[which].family, SOCK_STREAM, ports[which].port);
+        if (r >= 0)
+                r = listen(listener->fd, BACKLOG) < 0 ? -errno : 0;
         if (r >= 0)
                 r = sd_event_add_io(event, &listener->io, listener->fd, EPOLLIN, listener_io, listener);
         if (r >= 0)

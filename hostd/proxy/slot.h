@@ -38,5 +38,5 @@ int slot_new(Proxy *proxy, const ViewSlot *view, Slot **ret);
 Slot *slot_free(Slot *slot); // its connections must be gone
 DEFINE_CLEANUP(Slot, slot_free)
 int slot_update(Slot *slot, const ViewSlot *view);
-// Listens where it does not yet. -ENODEV, -EADDRNOTAVAIL: there is no such wire, or not ready; it is tried again.
+// Listens where it does not yet. -ENODEV: there is no such wire; it is tried again.
 int slot_listen(Slot *slot);

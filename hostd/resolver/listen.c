@@ -2,10 +2,11 @@
 // Listen: the four listeners of a slot, UDP and TCP of both families, and what comes in at them.
 #include "resolver/resolver.h"
 
-#include <arpa/inet.h>
 #include <net/if.h>
 #include <string.h>
 #include <sys/socket.h>
+
+#include "border/border.h"
 
 #define ACCEPTS_AT_ONCE 8
 #define TCP_BACKLOG 16
@@ -130,37 +131,6 @@ static int on_connections(sd_event_source *source, int listening, uint32_t event
         return 0;
 }
 
-static int bind_to(int fd, int family, int ifindex) {
-        struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(BORDER_DNS_PORT)};
-        struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(BORDER_DNS_PORT), .sin6_scope_id = (uint32_t) ifindex};
-
-        if (inet_pton(AF_INET, BORDER_ADDRESS_V4, &in.sin_addr) != 1 || inet_pton(AF_INET6, BORDER_ADDRESS_V6, &in6.sin6_addr) != 1)
-                return -EINVAL;
-        return bind(fd, family == AF_INET ? (const struct sockaddr *) &in : (const struct sockaddr *) &in6, family == AF_INET ? sizeof(in) : sizeof(in6)) < 0 ? -errno : 0;
-}
-
-static int open_socket(const Slot *slot, int ifindex, Listen which, int *ret) {
-        _cleanup_close_ int fd = socket(kinds[which].family, kinds[which].type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        bool six = kinds[which].family == AF_INET6, tcp = kinds[which].type == SOCK_STREAM;
-        int one = 1, r;
-
-        if (fd < 0)
-                return -errno;
-        // First the device: without it the address would be taken from all others. It may not have its addresses yet (FREEBIND).
-        if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, slot->view.ifname, (socklen_t) strlen(slot->view.ifname) + 1) < 0 ||
-            setsockopt(fd, six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_FREEBIND : IP_FREEBIND, &one, sizeof(one)) < 0 ||
-            (six && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) < 0) ||
-            (tcp && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0))
-                return -errno;
-        r = bind_to(fd, kinds[which].family, ifindex);
-        if (r < 0)
-                return r;
-        if (tcp && listen(fd, TCP_BACKLOG) < 0)
-                return -errno;
-        *ret = TAKE_FD(fd);
-        return 0;
-}
-
 void slot_close(Slot *slot) {
         while (slot->clients)
                 tcp_client_free(slot->clients);
@@ -179,7 +149,9 @@ int slot_listen(Slot *slot) {
         int ifindex = (int) if_nametoindex(slot->view.ifname), r = ifindex > 0 ? 0 : -ENODEV;
 
         for (Listen i = 0; r >= 0 && i < _LISTEN_MAX; i++) {
-                r = open_socket(slot, ifindex, i, &slot->fds[i]);
+                r = slot->fds[i] = border_open_on((BorderWire) {slot->view.ifname, (unsigned) ifindex}, kinds[i].family, kinds[i].type, BORDER_DNS_PORT);
+                if (r >= 0 && kinds[i].type == SOCK_STREAM)
+                        r = listen(slot->fds[i], TCP_BACKLOG) < 0 ? -errno : 0;
                 if (r >= 0)
                         r = sd_event_add_io(slot->resolver->event, &slot->sources[i], slot->fds[i], EPOLLIN, kinds[i].type == SOCK_DGRAM ? on_datagrams : on_connections, slot);
         }
