@@ -187,21 +187,13 @@ static json_t *where_is_rule(Policy **policies, size_t n, int index) {
 static int policies_of(Request *request, const char *name, Policy ***ret, size_t *ret_n, Error *err) {
         const Desired *desired = request->manager->desired;
         const InstanceConfig *config = desired_find_instance(desired, name);
-        Policy *own = config ? NULL : desired_find_policy(desired, name), **policies;
-        size_t n = 0;
+        char *own[] = {(char *) name, NULL};
+        int r;
 
-        if (!config && !own)
+        if (!config && !desired_find_policy(desired, name))
                 return error_set(err, ERR_NOT_FOUND, "there is no instance and no policy \"%s\"", name);
-        policies = calloc(config ? strv_length(config->policies) + 1 : 1, sizeof(Policy *));
-        if (!policies)
-                return error_set_errno(err, ENOMEM, "cannot explain");
-        if (own)
-                policies[n++] = own;
-        for (char **p = config ? config->policies : NULL; p && *p; p++)
-                policies[n++] = desired_find_policy(desired, *p);
-        *ret = policies;
-        *ret_n = n;
-        return config != NULL;
+        r = desired_find_policies(desired, config ? config->policies : own, ret, ret_n, err);
+        return r < 0 ? r : config != NULL;
 }
 
 static int probe_of(Request *request, char host[NAME_TEXT_MAX], PolicyProbe *ret, Error *err) {

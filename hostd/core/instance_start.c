@@ -14,27 +14,6 @@
 #define ENTER_PAUSE (5 * USEC_PER_MSEC)
 #define ENTER_MAX 400
 
-static int policies_of(Instance *instance, Policy ***ret, size_t *ret_n, Error *err) {
-        Desired *desired = instance->manager->desired;
-        char **names = instance->config->policies;
-        Policy **list = calloc(strv_length(names) + 1, sizeof(Policy *));
-        size_t n = 0;
-
-        if (!list)
-                return error_set_errno(err, ENOMEM, "cannot collect policies");
-        for (; names && *names; names++) {
-                Policy *policy = desired_find_policy(desired, *names);
-                if (!policy) {
-                        free(list);
-                        return error_set(err, ERR_NOT_FOUND, "policy \"%s\" of instance %s does not exist", *names, instance->record.name);
-                }
-                list[n++] = policy;
-        }
-        *ret = list;
-        *ret_n = n;
-        return 0;
-}
-
 static int no_configuration(const Instance *instance, Error *err) {
         return error_set(err, ERR_BUSY, "%s has no valid configuration file: restore or correct instances.d/%s.conf, or delete it", instance->record.name,
                          instance->record.name);
@@ -49,9 +28,9 @@ int instance_apply_network(Instance *instance, Error *err) {
 
         if (!instance->config)
                 return no_configuration(instance, err);
-        r = policies_of(instance, &policies, &n, err);
+        r = desired_find_policies(m->desired, instance->config->policies, &policies, &n, err);
         if (r < 0)
-                return r;
+                return error_wrap(err, "instance %s", instance->record.name);
         r = network_attach(m->network, slot, err);
         if (r < 0)
                 return error_wrap(err, "network");

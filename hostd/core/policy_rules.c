@@ -71,18 +71,11 @@ static int add_host(PolicyRules *rules, const Binding *grant, Error *err) {
 }
 
 static int compile(const Instance *instance, Compiled **ret, Error *err) {
-        _cleanup_free_ Policy **policies = calloc(strv_length(instance->config->policies) + 1, sizeof(Policy *));
+        _cleanup_free_ Policy **policies = NULL;
         size_t n = 0;
+        int r = desired_find_policies(instance->manager->desired, instance->config->policies, &policies, &n, err);
 
-        if (!policies)
-                return error_set_errno(err, ENOMEM, "cannot collect policies");
-        for (char **name = instance->config->policies; name && *name; name++) {
-                Policy *policy = desired_find_policy(instance->manager->desired, *name);
-                if (!policy)
-                        return error_set(err, ERR_NOT_FOUND, "there is no policy \"%s\"", *name);
-                policies[n++] = policy;
-        }
-        return compiled_new(policies, n, ret, err);
+        return r < 0 ? r : compiled_new(policies, n, ret, err);
 }
 
 int policy_rules_new(const Instance *instance, const Binding *const *grants, size_t n, PolicyRules **ret, Error *err) {

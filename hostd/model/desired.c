@@ -53,6 +53,20 @@ Policy *desired_find_policy(const Desired *desired, const char *name) {
         return NULL;
 }
 
+int desired_find_policies(const Desired *desired, char *const *names, Policy ***ret, size_t *ret_n, Error *err) {
+        _cleanup_free_ Policy **list = calloc(strv_length(names) + 1, sizeof(Policy *));
+        size_t n = 0;
+
+        if (!list)
+                return error_set_errno(err, ENOMEM, "cannot collect policies");
+        for (; names && *names; names++)
+                if (!(list[n++] = desired_find_policy(desired, *names)))
+                        return error_set(err, ERR_NOT_FOUND, "there is no policy \"%s\"", *names);
+        *ret = TAKE_PTR(list);
+        *ret_n = n;
+        return 0;
+}
+
 // `file` is the name for people. *ret is NULL if there is no such file.
 static int read_text(int dir, const char *name, const char *file, char **ret, Error *err) {
         _cleanup_free_ char *text = NULL;
@@ -291,16 +305,12 @@ static int add_category(Desired *desired, const ParseContext *context, const cha
 
 // Each policy may be valid, and all of them together too much.
 static int check_together(const Desired *desired, const ParseContext *context, const InstanceConfig *config, Error *err) {
-        _cleanup_free_ Policy **policies = calloc(strv_length(config->policies) + 1, sizeof(Policy *));
+        _cleanup_free_ Policy **policies = NULL;
         size_t n = 0;
-        int r;
+        int r = desired_find_policies(desired, config->policies, &policies, &n, err);
 
-        if (!policies)
-                return error_set_errno(err, ENOMEM, "cannot read the configuration");
-        for (char **name = config->policies; name && *name; name++)
-                if ((policies[n] = desired_find_policy(desired, *name)))
-                        n++;
-        r = policies_check(policies, n, err);
+        if (r >= 0)
+                r = policies_check(policies, n, err);
         return r < 0 ? error_wrap(err, "%s", context->file) : 0;
 }
 

@@ -86,6 +86,8 @@ DEFINE_CLEANUP(Desired, desired_free)
 InstanceConfig *desired_find_instance(const Desired *desired, const char *name); // NULL if absent; borrowed
 Category *desired_find_category(const Desired *desired, const char *name);
 Policy *desired_find_policy(const Desired *desired, const char *name);
+// The policies of these names in their order, borrowed; the caller frees the vector.
+int desired_find_policies(const Desired *desired, char *const *names, Policy ***ret, size_t *ret_n, Error *err);
 
 // etc_fd: /etc/hostd. Missing folders are empty ones; a missing hostd.conf is all defaults. Cross-references (unknown policy)
 // are errors of the file that refers. `field` and sentence: "instances.d/a.conf:7: memory: …".

@@ -380,7 +380,10 @@ static void test_categories(void **state) {
         static const char *const wanted[] = {"category apis: added", "category git: a.example.org removed", "category git: c.example.org added"};
         _cleanup_(desired_freep) Desired *old = NULL, *new = NULL, *gone = NULL, *heavy = NULL, *other = NULL;
         _cleanup_strv_ char **lines = NULL;
-        _cleanup_error_ Error err = ERROR_NULL, together = ERROR_NULL;
+        _cleanup_error_ Error err = ERROR_NULL, together = ERROR_NULL, unknown = ERROR_NULL;
+        char *order[] = {(char *) "q", (char *) "p", NULL}, *absent[] = {(char *) "p", (char *) "r", NULL};
+        _cleanup_free_ Policy **list = NULL;
+        size_t n = 0;
         PolicyAnswer answer;
         PolicyProbe probe = {.name = "c.example.org", .protocol = POLICY_TCP, .port = 22};
 
@@ -410,6 +413,10 @@ static void test_categories(void **state) {
         other = load_edited("categories.d/doh.conf", "dns.example\n", new, NULL);
         assert_ptr_equal(desired_find_policy(other, "q")->spared, desired_find_category(other, "doh"));
         assert_false(policy_equal(desired_find_policy(new, "q"), desired_find_policy(other, "q")));
+        assert_int_equal(desired_find_policies(other, order, &list, &n, NULL), 0);
+        assert_true(n == 2 && list[0] == desired_find_policy(other, "q") && list[1] == desired_find_policy(other, "p"));
+        assert_int_equal(desired_find_policies(other, absent, &list, &n, &unknown), -ENOENT);
+        assert_string_equal(unknown.message, "there is no policy \"r\"");
         gone = load_edited("categories.d/git.conf", NULL, new, &err);
         assert_null(gone);
         assert_string_equal(err.message, "policies.d/p.conf:1: rules[0].to names the category \"git\", and there is no categories.d/git.conf");
