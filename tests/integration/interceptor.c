@@ -200,17 +200,32 @@ static void ends_on_a_full_disk(World *w) {
         CHECK(wait_for(w, is_gone), "and nothing serves it");
 }
 
-// One rotation while the values of another are on their way: the newest is what stays.
+// HAProxy has the values of the one, and hostd has not read yet that it has.
+static bool is_at_its_end(World *w) {
+        while (!it(w)->filling && sd_event_run(w->m.event, limit()) > 0)
+                ;
+        while (it(w)->filling && !map_has(w, "dmFsdWUtdGhyZWU="))
+                if (sd_event_run(w->m.event, limit()) <= 0)
+                        return false;
+        return it(w)->filling;
+}
+
+// One rotation while the values of another are on their way, at the moment in which their end would be taken for its own: the newest is what stays.
 static void rotates_twice(World *w) {
         Value *three = value_of("value-three"), *four = value_of("value-four");
-        usec_t begun = clock_monotonic();
+        bool met = false;
 
-        CHECK(secrets_rotate(w->m.secrets, "token", three, NULL) == 0, "one rotation");
-        while (!it(w)->filling && clock_monotonic() - begun < limit())
-                (void) sd_event_run(w->m.event, 10 * USEC_PER_MSEC);
-        CHECK(it(w)->filling && clock_monotonic() - begun < 200 * USEC_PER_MSEC * report_slow(), "is on its way at once");
-        CHECK(secrets_rotate(w->m.secrets, "token", four, NULL) == 0 && wait_for(w, is_ready), "when another comes");
-        CHECK(map_has(w, "dmFsdWUtZm91cg==") && !map_has(w, "dmFsdWUtdGhyZWU="), "the newest value is there");
+        for (int i = 0; i < 20 && !met; i++) { // hostd may be the faster one
+                usec_t begun = clock_monotonic();
+                if (secrets_rotate(w->m.secrets, "token", three, NULL) < 0)
+                        break;
+                met = is_at_its_end(w);
+                if (i == 0)
+                        CHECK(clock_monotonic() - begun < 200 * USEC_PER_MSEC * report_slow(), "one rotation is on its way at once");
+                CHECK(secrets_rotate(w->m.secrets, "token", four, NULL) == 0 && wait_for(w, is_ready), "when another comes");
+                CHECK(map_has(w, "dmFsdWUtZm91cg==") && !map_has(w, "dmFsdWUtdGhyZWU="), "the newest value is there");
+        }
+        CHECK(met, "it came while the values of the one were at their end");
         (void) value_free(three);
         (void) value_free(four);
 }
