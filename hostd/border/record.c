@@ -63,10 +63,6 @@ void flow_record_set_policy(FlowRecord *record, const char *policy) {
         set_word(record->policy, sizeof(record->policy), policy, strlen(policy));
 }
 
-void flow_record_set_secret(FlowRecord *record, const char *secret) {
-        set_word(record->secret, sizeof(record->secret), secret, strlen(secret));
-}
-
 void flow_record_set_reason(FlowRecord *record, const char *format, ...) {
         va_list ap;
 
@@ -114,7 +110,7 @@ bool flow_record_valid(const void *data, size_t size) {
         return r.version == FLOW_RECORD_VERSION && r.size == sizeof(r) && r.slot > 0 && r.kind < _FLOW_KIND_MAX && r.verdict < _FLOW_VERDICT_MAX &&
                (r.flags & ~FLOW_FLAGS) == 0 && r.realtime_usec > 0 && address_valid(&r) &&
                text_valid(r.policy, sizeof(r.policy), false) && text_valid(r.name, sizeof(r.name), false) &&
-               text_valid(r.reason, sizeof(r.reason), true) && text_valid(r.secret, sizeof(r.secret), false);
+               text_valid(r.reason, sizeof(r.reason), true);
 }
 
 struct FlowSender {

@@ -21,15 +21,12 @@ FlowKind flow_kind_from_string(const char *text);
 const char *flow_verdict_to_string(FlowVerdict verdict); // "allow"
 FlowVerdict flow_verdict_from_string(const char *text);
 
-// SECRET and ALERT are for whoever ends TLS. HAProxy, which does, has a log of its own (secret/haproxy_log.h), and nothing sets them.
-#define FLOW_FLAG_INTERCEPTED 1u // handed to HAProxy, which ends TLS
-#define FLOW_FLAG_SECRET 2u      // the secret named in `secret` was put in
-#define FLOW_FLAG_ALERT 4u       // a placeholder on its way to a host that it is not bound to
-#define FLOW_FLAG_CUT 8u         // an allowed flow that was ended by a change of policy
-#define FLOW_FLAG_CACHED 16u     // answered from the resolver's cache
-#define FLOW_FLAG_OPEN 32u // not over yet: bytes and duration are those so far
-#define FLOW_FLAG_INBOUND 64u // began outside
-#define FLOW_FLAGS 127u
+#define FLOW_FLAG_INTERCEPTED 1u // handed to HAProxy, which ends TLS and has a log of its own (secret/haproxy_log.h)
+#define FLOW_FLAG_CUT 2u         // an allowed flow that was ended by a change of policy
+#define FLOW_FLAG_CACHED 4u      // answered from the resolver's cache
+#define FLOW_FLAG_OPEN 8u        // not over yet: bytes and duration are those so far
+#define FLOW_FLAG_INBOUND 16u    // began outside
+#define FLOW_FLAGS 31u
 
 typedef struct FlowRecord {
         uint16_t version, size, slot;
@@ -43,10 +40,10 @@ typedef struct FlowRecord {
         int64_t realtime_usec; // of the beginning
         uint64_t duration_usec, tx, rx; // bytes from and to the workload
         uint8_t address[16];
-        char policy[64], name[256], reason[96], secret[64];
+        char policy[64], name[256], reason[96];
 } FlowRecord;
 
-_Static_assert(sizeof(FlowRecord) == 544, "a layout without holes");
+_Static_assert(sizeof(FlowRecord) == 480, "a layout without holes");
 
 // All zero but version and size. Fill the strings with the functions below: they keep the rules.
 void flow_record_init(FlowRecord *record, FlowKind kind, FlowVerdict verdict);
@@ -54,7 +51,6 @@ void flow_record_init(FlowRecord *record, FlowKind kind, FlowVerdict verdict);
 void flow_record_set_name(FlowRecord *record, const char *name, size_t size);
 void flow_record_set_policy(FlowRecord *record, const char *policy);
 void flow_record_set_reason(FlowRecord *record, const char *format, ...) _printf_(2, 3);
-void flow_record_set_secret(FlowRecord *record, const char *secret);
 // `data` need not be aligned.
 bool flow_record_valid(const void *data, size_t size);
 

@@ -423,7 +423,7 @@ static void on_event(void *userdata, const FlowRecord *record) {
         if (instance)
                 tell_guest(instance, record);
         if (instance && link->manager->bus)
-                event_publish(link->manager->bus, record->flags & FLOW_FLAG_ALERT ? "network-alert" : "network-denied", instance->record.name, event_json(record));
+                event_publish(link->manager->bus, "network-denied", instance->record.name, event_json(record));
 }
 
 static void on_state(void *userdata, BorderPart part) {

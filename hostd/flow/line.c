@@ -80,8 +80,8 @@ static void put_flags(Text *text, uint8_t flags) {
                 uint8_t flag;
                 const char *name;
         } names[] = {
-                {FLOW_FLAG_INTERCEPTED, "intercepted"}, {FLOW_FLAG_ALERT, "alert"}, {FLOW_FLAG_CUT, "cut"},
-                {FLOW_FLAG_CACHED, "cached"}, {FLOW_FLAG_OPEN, "open"}, {FLOW_FLAG_INBOUND, "inbound"},
+                {FLOW_FLAG_INTERCEPTED, "intercepted"}, {FLOW_FLAG_CUT, "cut"}, {FLOW_FLAG_CACHED, "cached"},
+                {FLOW_FLAG_OPEN, "open"}, {FLOW_FLAG_INBOUND, "inbound"},
         };
 
         for (size_t i = 0; i < ELEMENTS(names); i++)
@@ -109,7 +109,6 @@ size_t flow_line_format(const FlowRecord *record, usec_t now, char buf[FLOW_LINE
         put_number(&text, "duration", record->duration_usec);
         if (record->duration_usec)
                 put_string(&text, "start", clock_format((usec_t) record->realtime_usec, time));
-        put_string(&text, "secret", record->secret);
         put_flags(&text, record->flags);
         return put_end(&text);
 }

@@ -90,7 +90,7 @@ def view():
 
 VIEWS, QUERY, HELLO, APPLIED, EVENT, ANSWERED = 1, 3, 16, 17, 19, 20
 KINDS = ["dns", "tls", "http", "connect", "kernel"]
-RECORD = "<HHHBBBBHHBBqQQQ16s64s256s96s64s"
+RECORD = "<HHHBBBBHHBBqQQQ16s64s256s96s"
 
 
 class Flow:
@@ -163,8 +163,8 @@ class Flow:
             return [struct.unpack(RECORD, e) for e in self.events]
 
 
-def record(kind, verdict, name, slot=1, size=544, missed=0):
-    data = struct.pack(RECORD, 1, 544, slot, kind, verdict, 0, 6, 443, 1, 0, missed, time.time_ns() // 1000, 5, 6, 7, b"", b"web", name, b"a test", b"")
+def record(kind, verdict, name, slot=1, size=480, missed=0):
+    data = struct.pack(RECORD, 1, 480, slot, kind, verdict, 0, 6, 443, 1, 0, missed, time.time_ns() // 1000, 5, 6, 7, b"", b"web", name, b"a test")
     return data[:size]
 
 
@@ -312,7 +312,7 @@ def test_records():
     check("a record of the proxy is a line", len(rows) == 1 and rows[0]["name"] == "evil.example" and rows[0]["policy"] == "web" and
           rows[0]["sent"] == 6 and rows[0]["received"] == 7, rows)
     send_record(record(1, 1, b"forged.example", missed=100), OTHER)
-    send_record(record(1, 1, b"short.example", size=543), USER)
+    send_record(record(1, 1, b"short.example", size=479), USER)
     send_record(record(1, 1, b"bad\x1b[31mname"), USER)
     send_record(record(1, 1, b"nobody.example", slot=9), USER)
     send_record(record(0, 0, b"late.example", missed=3), USER)
