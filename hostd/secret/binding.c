@@ -216,6 +216,7 @@ static int binding_from_json(const json_t *object, Binding **ret) {
         _cleanup_(binding_freep) Binding *b = calloc(1, sizeof(Binding));
         json_int_t port = json_integer_value(json_object_get(object, "port")), created = json_integer_value(json_object_get(object, "created")),
                    until = json_integer_value(json_object_get(object, "until"));
+        int r;
 
         if (!b)
                 return -ENOMEM;
@@ -229,8 +230,13 @@ static int binding_from_json(const json_t *object, Binding **ret) {
         b->place = binding_place_from_string(json_string_value(json_object_get(object, "place")));
         b->inject = json_is_true(json_object_get(object, "inject"));
         if (text_from_json(object, "host", &b->host) < 0 || text_from_json(object, "field", &b->field) < 0 || text_from_json(object, "word", &b->word) < 0 ||
-            text_from_json(object, "login", &b->user) < 0 || strv_from_json(object, "methods", &b->methods) < 0 || strv_from_json(object, "paths", &b->paths) < 0)
+            text_from_json(object, "login", &b->user) < 0)
                 return -ENOMEM;
+        r = strv_from_json(object, "methods", &b->methods);
+        if (r >= 0)
+                r = strv_from_json(object, "paths", &b->paths);
+        if (r < 0)
+                return r;
         *ret = TAKE_PTR(b);
         return 0;
 }

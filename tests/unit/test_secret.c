@@ -259,9 +259,10 @@ static void test_binding_comes_back_as_it_was(void **state) {
         assert_int_equal(strlen(b->placeholder), strlen(BINDING_PLACEHOLDER) + 32);
         assert_int_equal(store_value_set(w->store, "binding/0123456789abcdef", "{\"host\":\"api.example.com\"}", NULL), 0);
         assert_int_equal(store_value_set(w->store, "binding/0123456789abcdee", "no json", NULL), 0);
+        assert_int_equal(store_value_set(w->store, "binding/0123456789abcded", "{\"paths\":[1]}", NULL), 0);
         assert_int_equal(binding_list(&w->vault, &list, &n, &damaged, NULL), 0);
         assert_int_equal(n, 1);
-        assert_int_equal(damaged, 2);
+        assert_int_equal(damaged, 3);
         json_t *one = binding_to_json(b), *two = binding_to_json(list[0]);
         assert_true(json_equal(one, two));
         json_decref(one);
