@@ -100,12 +100,13 @@ int network_unexpose(Network *network, const NetworkExposure *exposure, Error *e
 #define NETWORK_UPSTREAMS_MAX 8
 typedef struct NetworkHelpers {
         uint32_t uids[NETWORK_HELPERS_MAX];
-        size_t n_uids;
+        uint32_t n_uids;
         uint32_t resolver; // among them the one that may ask the upstreams, wherever they are; 0: none
         struct NetworkUpstream { int family; unsigned char address[16]; } upstreams[NETWORK_UPSTREAMS_MAX];
-        size_t n_upstreams;
-} NetworkHelpers;
-int network_set_helpers(Network *network, const NetworkHelpers *helpers, Error *err); // what an earlier hostd set stays until then
+        uint32_t n_upstreams;
+} NetworkHelpers; // without holes
+// What an earlier hostd set stays until then. Nothing is done when it is so already.
+int network_set_helpers(Network *network, const NetworkHelpers *helpers, Error *err);
 int network_helpers_denied(Network *network, uint64_t *ret_packets); // packets that this kept in
 
 #define NETWORK_UNLIMITED UINT64_MAX

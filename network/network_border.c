@@ -70,6 +70,8 @@ int network_set_helpers(Network *network, const NetworkHelpers *helpers, Error *
 
         if (helpers->n_uids > NETWORK_HELPERS_MAX || helpers->n_upstreams > NETWORK_UPSTREAMS_MAX)
                 return error_set_errno(err, EINVAL, "fencing in the border's programs");
+        if (network->helpers_set && memcmp(&network->helpers, helpers, sizeof(*helpers)) == 0)
+                return 0;
         r = script_open(&script, err);
         if (r < 0)
                 return r;

@@ -36,8 +36,6 @@ typedef struct BorderLink {
         char **upstreams;
         LinkSlot *slots; // that were told
         size_t n_slots;
-        NetworkHelpers helpers; // as the firewall knows them
-        bool fenced;
         uint64_t denied; // packets that the fence has stopped
         sd_event_source *publish;
 } BorderLink;
@@ -85,9 +83,8 @@ static void upstream_add(NetworkHelpers *helpers, const char *text) {
 static void link_fence(BorderLink *link) {
         static const char *const users[] = {BORDER_RESOLVER, BORDER_PROXY, BORDER_FLOW, BORDER_HAPROXY};
         _cleanup_error_ Error err = ERROR_NULL;
-        NetworkHelpers helpers;
+        NetworkHelpers helpers = {0};
 
-        memset(&helpers, 0, sizeof(helpers)); // compared as bytes
         for (size_t i = 0; i < ELEMENTS(users); i++) {
                 const struct passwd *entry = getpwnam(users[i]);
                 if (!entry || entry->pw_uid == 0)
@@ -98,11 +95,7 @@ static void link_fence(BorderLink *link) {
         }
         for (char **p = link->upstreams; p && *p && helpers.n_upstreams < NETWORK_UPSTREAMS_MAX; p++)
                 upstream_add(&helpers, *p);
-        if (link->fenced && memcmp(&helpers, &link->helpers, sizeof(helpers)) == 0)
-                return;
-        link->fenced = network_set_helpers(link->manager->network, &helpers, &err) >= 0;
-        link->helpers = helpers;
-        if (link->fenced)
+        if (network_set_helpers(link->manager->network, &helpers, &err) >= 0)
                 manager_unwarn(link->manager, "border-fence", "host");
         else
                 manager_warn(link->manager, "border-fence", "host", "the border's programs are not fenced in: %s", error_message(&err, -EIO));
