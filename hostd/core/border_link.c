@@ -21,8 +21,8 @@
 #define DNS_NAMES 100
 
 typedef struct LinkSlot {
-        uint16_t slot;
-        uint64_t generation; // of the last view that has it
+        uint64_t generation; // of the last view that has it; 0: no helper was told of it
+        bool changed;        // since then
         bool late[_BORDER_PART_MAX];
 } LinkSlot;
 
@@ -30,12 +30,10 @@ typedef struct BorderLink {
         Manager *manager;
         Border *border;
         uint64_t generation; // of the last views that were made
-        uint16_t *changed;   // slots that were changed since
-        size_t n_changed;
-        bool everything;     // there was no memory to note which
+        LinkSlot slots[SLOT_MAX + 1];
+        size_t n_changed; // of them
+        bool everything;  // all are to be told anew
         char **upstreams;
-        LinkSlot *slots; // that were told
-        size_t n_slots;
         uint64_t denied; // packets that the fence has stopped
         sd_event_source *publish;
 } BorderLink;
@@ -113,32 +111,9 @@ static void link_read_upstreams(BorderLink *link) {
         link_fence(link);
 }
 
-static LinkSlot *link_slot(const BorderLink *link, uint16_t slot) {
-        for (size_t i = 0; i < link->n_slots; i++)
-                if (link->slots[i].slot == slot)
-                        return link->slots + i;
-        return NULL;
-}
-
-static void link_told(BorderLink *link, uint16_t slot) {
-        LinkSlot *told = link_slot(link, slot), *more;
-
-        if (!told) {
-                more = reallocarray(link->slots, link->n_slots + 1, sizeof(LinkSlot));
-                if (!more)
-                        return; // then nobody sees that a helper is late with it
-                link->slots = more;
-                told = more + link->n_slots++;
-                *told = (LinkSlot) {.slot = slot};
-        }
-        told->generation = link->generation;
-}
-
-static void link_forget(BorderLink *link, uint16_t slot) {
-        LinkSlot *told = link_slot(link, slot);
-
-        if (told)
-                *told = link->slots[--link->n_slots];
+// The number of an instance comes from the store's file: what is no slot's there is nobody's here.
+static LinkSlot *link_slot(BorderLink *link, uint16_t slot) {
+        return link->slots + (slot <= SLOT_MAX ? slot : 0);
 }
 
 // A slot without a wire has no client: the helpers listen on the wire itself. Nothing is to be freed: strings are borrowed, and so is the list.
@@ -184,8 +159,9 @@ static int views_of_all(void *userdata, char ***ret, uint64_t *ret_generation) {
         view.generation = link->generation;
         for (Instance *i = m->instances.first; i; i = i->next)
                 if (slot_view(m, i, slots + view.n_slots)) {
-                        if (link->everything || !link_slot(link, i->record.slot))
-                                link_told(link, i->record.slot);
+                        LinkSlot *told = link_slot(link, i->record.slot);
+                        if (link->everything || told->generation == 0)
+                                told->generation = link->generation;
                         view.n_slots++;
                 }
         r = link_format(link, &view, ret);
@@ -201,14 +177,14 @@ static int views_of_changed(BorderLink *link, char ***ret) {
 
         if (!slots || !gone)
                 return -ENOMEM;
-        for (size_t i = 0; i < link->n_changed; i++) {
-                const Instance *instance = instance_list_by_slot(&m->instances, link->changed[i]);
+        for (uint16_t slot = 1; slot <= SLOT_MAX; slot++) {
+                const Instance *instance = link->slots[slot].changed ? instance_list_by_slot(&m->instances, slot) : NULL;
                 if (instance && slot_view(m, instance, slots + view.n_slots)) {
-                        link_told(link, link->changed[i]);
+                        link->slots[slot].generation = link->generation;
                         view.n_slots++;
-                } else {
-                        link_forget(link, link->changed[i]);
-                        gone[view.n_gone++] = link->changed[i];
+                } else if (link->slots[slot].changed) {
+                        link->slots[slot] = (LinkSlot) {.changed = true};
+                        gone[view.n_gone++] = slot;
                 }
         }
         return link_format(link, &view, ret);
@@ -231,6 +207,8 @@ static void link_publish(BorderLink *link) {
                 link_watch(link); // what was not told is not in force
                 return;
         }
+        for (size_t i = 0; i <= SLOT_MAX; i++)
+                link->slots[i].changed = false;
         link->n_changed = 0;
         link->everything = false;
         manager_unwarn(link->manager, "border", "host");
@@ -243,27 +221,13 @@ static int on_publish(sd_event_source *source, void *userdata) {
         return 0;
 }
 
-static void link_note(BorderLink *link, uint16_t slot) {
-        uint16_t *more;
-
-        for (size_t i = 0; i < link->n_changed; i++)
-                if (link->changed[i] == slot)
-                        return;
-        more = reallocarray(link->changed, link->n_changed + 1, sizeof(uint16_t));
-        if (!more) {
-                link->everything = true;
-                return;
-        }
-        link->changed = more;
-        more[link->n_changed++] = slot;
-}
-
 void border_link_changed(Manager *m, uint16_t slot) {
         BorderLink *link = m->border;
 
         if (!link)
                 return;
-        link_note(link, slot);
+        link->n_changed += !link_slot(link, slot)->changed;
+        link_slot(link, slot)->changed = true;
         (void) sd_event_source_set_enabled(link->publish, SD_EVENT_ONESHOT);
 }
 
@@ -296,11 +260,11 @@ void border_link_tick(Manager *m) {
 
 // Of all that was told up to `generation`, once the time for it is over; and of those that were late, who has come in time since.
 static void link_judge(BorderLink *link, uint64_t generation) {
-        for (size_t i = 0; i < link->n_slots; i++) {
-                LinkSlot *told = link->slots + i;
-                Instance *instance = instance_list_by_slot(&link->manager->instances, told->slot);
+        for (uint16_t slot = 1; slot <= SLOT_MAX; slot++) {
+                LinkSlot *told = link->slots + slot;
+                Instance *instance = told->generation ? instance_list_by_slot(&link->manager->instances, slot) : NULL;
                 bool changed = false;
-                for (BorderPart part = 0; part < _BORDER_PART_MAX; part++) {
+                for (BorderPart part = 0; told->generation && part < _BORDER_PART_MAX; part++) {
                         bool over = told->generation <= generation && border_is_late(link->border, part, told->generation);
                         bool late = (told->late[part] || over) && !border_has_applied(link->border, part, told->generation);
                         changed = changed || late != told->late[part];
@@ -448,8 +412,6 @@ static BorderLink *link_free(BorderLink *link) {
         sd_event_source_disable_unref(link->publish);
         (void) border_free(link->border);
         strv_free(link->upstreams);
-        free(link->changed);
-        free(link->slots);
         free(link);
         return NULL;
 }
@@ -494,9 +456,7 @@ bool border_link_leads(const Manager *m, BorderPart part) {
 }
 
 bool border_link_is_late(const Manager *m, uint16_t slot, BorderPart part) {
-        const LinkSlot *told = m->border ? link_slot(m->border, slot) : NULL;
-
-        return told && told->late[part];
+        return m->border && link_slot(m->border, slot)->late[part];
 }
 
 const char *border_link_state(const Manager *m, BorderPart part, BorderState *ret_state) {
