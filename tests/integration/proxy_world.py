@@ -87,7 +87,7 @@ def certificates(names):
 
 # ---- what hostd-proxy speaks with
 
-FLOW = struct.Struct("=HHHBBBBHHBBqQQQ16s64s256s96s64s")
+FLOW = struct.Struct("=HHHBBBBHHBBqQQQ16s64s256s96s")
 KINDS, VERDICTS = ("dns", "tls", "http", "connect", "kernel"), ("allow", "deny", "error")
 
 

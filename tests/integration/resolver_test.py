@@ -120,7 +120,7 @@ class Hostd:
 
 
 class Records:
-    LAYOUT = "=HHHBBBBHHBBqQQQ16s64s256s96s64s"
+    LAYOUT = "=HHHBBBBHHBBqQQQ16s64s256s96s"
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
