@@ -81,6 +81,7 @@ const BorderRow *border_row(BorderPart part);
 bool border_row_allows(const BorderRow *row, uint32_t type);
 bool border_is_installed(const BorderConfig *config, BorderPart part);
 bool border_program_is(const BorderConfig *config, BorderPart part, pid_t pid);
+int border_account(const char *user, uid_t *ret_uid, gid_t *ret_gid); // of the host's; -ENOENT: there is none, or it is root's
 bool border_has_user(const BorderConfig *config, BorderPart part);
 // Connects. -ECONNREFUSED or -ENOENT: nobody listens.
 int border_connect(const BorderConfig *config, BorderPart part);

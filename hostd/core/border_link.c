@@ -3,7 +3,6 @@
 #include "core/border_link.h"
 
 #include <arpa/inet.h>
-#include <pwd.h>
 #include <string.h>
 
 #include "base/io.h"
@@ -84,12 +83,13 @@ static void link_fence(BorderLink *link) {
         NetworkHelpers helpers = {0};
 
         for (size_t i = 0; i < ELEMENTS(users); i++) {
-                const struct passwd *entry = getpwnam(users[i]);
-                if (!entry || entry->pw_uid == 0)
+                uid_t uid;
+                gid_t gid;
+                if (border_account(users[i], &uid, &gid) < 0)
                         continue;
-                helpers.uids[helpers.n_uids++] = entry->pw_uid;
+                helpers.uids[helpers.n_uids++] = uid;
                 if (i == 0)
-                        helpers.resolver = entry->pw_uid;
+                        helpers.resolver = uid;
         }
         for (char **p = link->upstreams; p && *p && helpers.n_upstreams < NETWORK_UPSTREAMS_MAX; p++)
                 upstream_add(&helpers, *p);

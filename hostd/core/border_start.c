@@ -132,7 +132,7 @@ int border_connect(const BorderConfig *config, BorderPart part) {
         return TAKE_FD(fd);
 }
 
-static int host_account(const char *user, uid_t *ret_uid, gid_t *ret_gid) {
+int border_account(const char *user, uid_t *ret_uid, gid_t *ret_gid) {
         const struct passwd *entry = getpwnam(user);
 
         if (!entry || entry->pw_uid == 0)
@@ -143,7 +143,7 @@ static int host_account(const char *user, uid_t *ret_uid, gid_t *ret_gid) {
 }
 
 static int account(const BorderConfig *config, const char *user, uid_t *ret_uid, gid_t *ret_gid, Error *err) {
-        int r = (config->account ?: host_account)(user, ret_uid, ret_gid);
+        int r = (config->account ?: border_account)(user, ret_uid, ret_gid);
 
         return r < 0 ? error_set(err, ERR_UNAVAILABLE, "the user %s is missing", user) : 0;
 }
@@ -152,7 +152,7 @@ bool border_has_user(const BorderConfig *config, BorderPart part) {
         uid_t uid;
         gid_t gid;
 
-        return (config->account ?: host_account)(border_part_to_string(part), &uid, &gid) >= 0;
+        return (config->account ?: border_account)(border_part_to_string(part), &uid, &gid) >= 0;
 }
 
 // A name in place of an older one whose listener is gone: nobody was there when hostd looked.

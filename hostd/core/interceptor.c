@@ -2,7 +2,6 @@
 // Interceptor: see interceptor.h.
 #include "core/interceptor.h"
 
-#include <pwd.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -14,6 +13,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "border/border.h"
+#include "core/border.h"
 #include "core/policy_rules.h"
 #include "secret/haproxy_log.h"
 #include "secret/site.h"
@@ -122,16 +122,12 @@ static int exited(sd_event_source *source, int fd, uint32_t events, void *userda
 }
 
 static int accounts(Site *site, Error *err) {
-        const struct passwd *account = getpwnam(BORDER_HAPROXY);
+        uid_t proxy;
 
-        if (!account || account->pw_uid == 0)
+        if (border_account(BORDER_HAPROXY, &site->uid, &site->gid) < 0)
                 return error_set(err, ERR_UNAVAILABLE, "there is no user " BORDER_HAPROXY);
-        site->uid = account->pw_uid;
-        site->gid = account->pw_gid;
-        account = getpwnam(BORDER_PROXY);
-        if (!account || account->pw_uid == 0)
+        if (border_account(BORDER_PROXY, &proxy, &site->front_gid) < 0)
                 return error_set(err, ERR_UNAVAILABLE, "there is no user " BORDER_PROXY);
-        site->front_gid = account->pw_gid;
         return 0;
 }
 
