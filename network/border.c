@@ -116,7 +116,7 @@ void ruleset_border(FILE *f, uint16_t slot, const NetworkBorder *border) {
         char chain[16];
 
         (void) snprintf(chain, sizeof(chain), "i%04x_border", slot);
-        fprintf(f, "add chain inet hostd %s\nflush chain inet hostd %s\n", chain, chain);
+        chain_new(f, chain);
         if (border->resolver && !border->resolver_shut)
                 RULE(f, chain, "ct status dnat meta l4proto { tcp, udp } th dport %d goto i%04x_dns", REDIRECT_DNS, slot);
         if (!border->proxy || border->proxy_shut)
@@ -147,23 +147,20 @@ static void upstreams(FILE *f, const NetworkHelpers *helpers, int family) {
 void ruleset_helpers(FILE *f, const NetworkSettings *settings, const NetworkHelpers *helpers) {
         Pools pools = pools_format(settings);
 
-        fprintf(f, "add chain inet hostd helpers\nflush chain inet hostd helpers\nadd chain inet hostd helper\nflush chain inet hostd helper\n");
-        fprintf(f, "add chain inet hostd helper_deny\nflush chain inet hostd helper_deny\nadd counter inet hostd helpers_denied\n");
+        chain_new(f, "helpers");
+        chain_new(f, "helper");
+        chain_new(f, "helper_deny");
+        fprintf(f, "add counter inet hostd helpers_denied\n");
         if (helpers->n_uids == 0)
                 return;
         RULE(f, "helper_deny", "counter name helpers_denied");
-        RULE(f, "helper_deny", "limit rate 20/second burst 20 packets log prefix \"hostd:0000:deny \" group %d", LOG_GROUP);
-        RULE(f, "helper_deny", "meta l4proto tcp reject with tcp reset");
-        RULE(f, "helper_deny", "reject with icmpx admin-prohibited");
+        chain_refuse(f, "helper_deny", 0);
         RULE(f, "helper", "ct direction reply accept");
         if (helpers->resolver) {
                 upstreams(f, helpers, AF_INET);
                 upstreams(f, helpers, AF_INET6);
         }
-        RULE(f, "helper", "oifname \"" HOST_PREFIX "*\" goto helper_deny");
-        RULE(f, "helper", "fib daddr type { local, broadcast, multicast, anycast } goto helper_deny");
-        RULE(f, "helper", "ip daddr %s goto helper_deny", pools.four);
-        RULE(f, "helper", "ip6 daddr %s goto helper_deny", pools.six);
+        chain_keep_out(f, "helper", &pools, "helper_deny");
         RULE(f, "helper", "ip daddr @deny4 goto helper_deny");
         RULE(f, "helper", "ip6 daddr @deny6 goto helper_deny");
         RULE(f, "helper", "accept");

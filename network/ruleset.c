@@ -22,8 +22,22 @@
 
 #define RULE(f, chain, ...) (fprintf(f, "add rule inet hostd %s ", chain), fprintf(f, __VA_ARGS__), (void) fputc('\n', f))
 
-static void chain_new(FILE *f, const char *chain) {
+void chain_new(FILE *f, const char *chain) {
         fprintf(f, "add chain inet hostd %s\nflush chain inet hostd %s\n", chain, chain);
+}
+
+void chain_refuse(FILE *f, const char *chain, uint16_t slot) {
+        RULE(f, chain, "limit rate 20/second burst 20 packets log prefix \"hostd:%04x:deny \" group %d", slot, LOG_GROUP);
+        // An ICMP error is a soft error for a connecting TCP, which would retry for a minute.
+        RULE(f, chain, "meta l4proto tcp reject with tcp reset");
+        RULE(f, chain, "reject with icmpx admin-prohibited");
+}
+
+void chain_keep_out(FILE *f, const char *chain, const Pools *pools, const char *refused) {
+        RULE(f, chain, "oifname \"" HOST_PREFIX "*\" goto %s", refused);
+        RULE(f, chain, "fib daddr type { local, broadcast, multicast, anycast } goto %s", refused);
+        RULE(f, chain, "ip daddr %s goto %s", pools->four, refused);
+        RULE(f, chain, "ip6 daddr %s goto %s", pools->six, refused);
 }
 
 static void base_chain(FILE *f, const char *chain, const char *hook) {
@@ -149,16 +163,17 @@ static void slot_objects(FILE *f, const SlotText *t) {
 static void slot_deny(FILE *f, const SlotText *t) {
         chain_new(f, t->deny);
         RULE(f, t->deny, "counter name %s_denied", t->stem);
-        RULE(f, t->deny, "limit rate 20/second burst 20 packets log prefix \"hostd:%04x:deny \" group %d", t->slot, LOG_GROUP);
-        // An ICMP error is a soft error for a connecting TCP, which would retry for a minute.
-        RULE(f, t->deny, "meta l4proto tcp reject with tcp reset");
-        RULE(f, t->deny, "reject with icmpx admin-prohibited");
+        chain_refuse(f, t->deny, t->slot);
 }
 
-// Established, of a connection from outside whose exposure has not ended.
-static void exposed_accept(FILE *f, const char *chain, const SlotText *t) {
-        RULE(f, chain, "ct state established ct mark @%s_exposed accept", t->stem);
-        RULE(f, chain, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_exposed accept", t->stem);
+// Established, of a rule that is in force, or of a connection from outside whose exposure has not ended.
+static void established_accept(FILE *f, const char *chain, const SlotText *t) {
+        static const char *const sets[] = {"live", "exposed"};
+
+        for (size_t i = 0; i < ELEMENTS(sets); i++) {
+                RULE(f, chain, "ct state established ct mark @%s_%s accept", t->stem, sets[i]);
+                RULE(f, chain, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_%s accept", t->stem, sets[i]);
+        }
 }
 
 static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t) {
@@ -168,9 +183,7 @@ static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t
         RULE(f, t->out, "counter name %s_tx", t->stem);
         RULE(f, t->out, "jump %s", t->cut);
         RULE(f, t->out, "jump %s", t->rate);
-        RULE(f, t->out, "ct state established ct mark @%s_live accept", t->stem);
-        RULE(f, t->out, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_live accept", t->stem);
-        exposed_accept(f, t->out, t);
+        established_accept(f, t->out, t);
         // Of a connection from outside only what is exposed passes; the rules know the host's address as its destination.
         RULE(f, t->out, "ct direction reply goto %s", t->deny);
         // Somebody else led it elsewhere, such as to a container by a port of the host's: the rules judge the address that was asked for, not
@@ -180,10 +193,7 @@ static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t
         RULE(f, t->out, "ct state established ct mark and 0xffff0000 != 0x%04x0000 goto %s", t->slot, t->deny);
         // A connection that the kernel does not know is not picked up in its middle: it was never judged.
         RULE(f, t->out, "ct state new meta l4proto tcp tcp flags & (fin|syn|rst|ack) != syn goto %s", t->deny);
-        RULE(f, t->out, "oifname \"" HOST_PREFIX "*\" goto %s", t->deny);
-        RULE(f, t->out, "fib daddr type { local, broadcast, multicast, anycast } goto %s", t->deny);
-        RULE(f, t->out, "ip daddr %s goto %s", pools.four, t->deny);
-        RULE(f, t->out, "ip6 daddr %s goto %s", pools.six, t->deny);
+        chain_keep_out(f, t->out, &pools, t->deny);
         RULE(f, t->out, "jump %s", t->rules);
         RULE(f, t->out, "goto %s", t->deny);
 }
@@ -194,9 +204,7 @@ static void slot_in(FILE *f, const SlotText *t) {
         RULE(f, t->in, "jump %s", t->cut);
         // Only of what the instance began: a stranger who sends packets must not use up its traffic.
         RULE(f, t->in, "ct state established jump %s", t->back);
-        RULE(f, t->in, "ct state established ct mark @%s_live accept", t->stem);
-        RULE(f, t->in, "ct state related meta l4proto { icmp, ipv6-icmp } ct mark @%s_live accept", t->stem);
-        exposed_accept(f, t->in, t);
+        established_accept(f, t->in, t);
         for (int four = 4; four <= 6; four += 2)
                 RULE(f, t->in, "ct state new ct status dnat meta nfproto ipv%d meta l4proto { tcp, udp } ct mark set meta l4proto . ct original proto-dst . "
                                "%s saddr map @%s_expose%d ct mark @%s_exposed goto %s_enter",

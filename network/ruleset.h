@@ -15,6 +15,10 @@
 
 typedef struct Pools { char four[CIDR_TEXT_MAX], six[CIDR_TEXT_MAX]; } Pools;
 Pools pools_format(const NetworkSettings *settings);
+// What chains of slots and of the border's programs have alike: made empty; the end of what is denied; no way to the host or to an instance.
+void chain_new(FILE *f, const char *chain);
+void chain_refuse(FILE *f, const char *chain, uint16_t slot); // slot 0: nobody's
+void chain_keep_out(FILE *f, const char *chain, const Pools *pools, const char *refused);
 
 // Tables, sets, maps and base chains; all can be there already and keep what they hold.
 void ruleset_base(FILE *f, const NetworkSettings *settings);
