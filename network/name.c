@@ -34,10 +34,6 @@ static const char *name_fault(const char *name) {
         }
 }
 
-bool name_is_valid(const char *name) {
-        return name && !name_fault(name);
-}
-
 int name_normalise(const void *text, size_t size, char ret[NAME_TEXT_MAX]) {
         const unsigned char *bytes = text;
         char name[NAME_TEXT_MAX];
@@ -96,7 +92,7 @@ NameKind name_kind(const char *pattern) {
         return pattern[1] == 0 ? NAME_ANY : NAME_SUFFIX;
 }
 
-int name_check(const char *field, const char *name, Error *err) {
+static int name_check(const char *field, const char *name, Error *err) {
         const char *fault = name ? name_fault(name) : "is missing";
         _cleanup_free_ char *shown = NULL;
 

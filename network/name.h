@@ -20,7 +20,6 @@
 // From the wire: lower-cases. -EINVAL for anything that is no name; a dot at the end is the caller's to remove where its protocol
 // allows one (it is none in SNI).
 int name_normalise(const void *text, size_t size, char ret[NAME_TEXT_MAX]);
-bool name_is_valid(const char *name); // is what name_normalise() would make
 const char *name_parent(const char *name); // behind the first dot; NULL for a single label
 bool name_is_below(const char *name, const char *zone); // "a.b.c" is below "b.c", "b.c" is not
 
@@ -30,7 +29,6 @@ int name_split_port(const char *text, char ret_host[NAME_TEXT_MAX], uint16_t *re
 typedef enum NameKind { NAME_EXACT, NAME_SUFFIX /* "*.x": names below x, not x */, NAME_ANY /* "*" */ } NameKind;
 NameKind name_kind(const char *pattern);
 // 0, or -EINVAL with a sentence that names the field and what would be right. A rule's name has two labels at least.
-int name_check(const char *field, const char *name, Error *err);
 int name_pattern_check(const char *field, const char *pattern, Error *err);
 bool name_pattern_matches(const char *pattern, const char *name);
 
