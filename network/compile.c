@@ -465,6 +465,18 @@ bool compiled_rule_has_port(const CompiledRule *rule, PolicyProtocol protocol, u
         return hit && !(rule->spare_smtp && protocol == POLICY_TCP && port == SMTP_PORT);
 }
 
+bool compiled_rule_port(const CompiledRule *rule, unsigned i, uint16_t *ret) {
+        for (size_t k = 0; k < rule->n_ports; k++) {
+                unsigned n = rule->ports[k].last - rule->ports[k].first + 1U;
+                if (i < n) {
+                        *ret = (uint16_t) (rule->ports[k].first + i);
+                        return true;
+                }
+                i -= n;
+        }
+        return false;
+}
+
 bool compiled_rule_matches(const CompiledRule *rule, const Cidr *address, PolicyProtocol protocol, uint16_t port) {
         if (rule->kind != RULE_ADDRESS || !cidr_contains(&rule->to, address) || !compiled_rule_has_port(rule, protocol, port))
                 return false;

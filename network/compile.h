@@ -90,6 +90,7 @@ char *cidr_format(const Cidr *cidr, char *buf, size_t size);
 Cidr cidr_of_address(int family, const void *bytes);
 bool compiled_rule_matches(const CompiledRule *rule, const Cidr *address, PolicyProtocol protocol, uint16_t port); // RULE_ADDRESS
 bool compiled_rule_has_port(const CompiledRule *rule, PolicyProtocol protocol, uint16_t port); // any kind; port 25 is spared where it is
+bool compiled_rule_port(const CompiledRule *rule, unsigned i, uint16_t *ret); // the i-th, its ranges counted through; false behind the last
 // Text of the rule's `to` and of its ports ("" for any), from which the same rule can be made again.
 char *compiled_rule_to(const CompiledRule *rule, char buf[NAME_TEXT_MAX + 2]);
 char *compiled_rule_ports(const CompiledRule *rule); // NULL on OOM; caller frees
@@ -123,7 +124,7 @@ char *policy_decision_text(const Compiled *compiled, const PolicyDecision *decis
 #define NETWORK_NAME_GRACE 600 // seconds that an address stays open behind the end of its answer
 typedef struct PolicyInsert {
         const CompiledRule *rule;
-        uint32_t ports; // bit i: the rule's i-th port, its ranges counted through. What has no bit is not opened
+        uint32_t ports; // bit i: compiled_rule_port() i. What has no bit is not opened
 } PolicyInsert;
 size_t policy_inserts(const Compiled *compiled, const char *name, PolicyInsert *ret, size_t max);
 // Whether an address may be in an answer: not in the ranges that are denied by default, or inside one that an allow names on purpose.

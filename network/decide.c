@@ -277,12 +277,11 @@ static bool port_is_denied_in_front(const Compiled *compiled, const char *name, 
 
 static uint32_t insert_ports(const Compiled *compiled, const char *name, const CompiledRule *rule) {
         uint32_t ports = 0;
-        unsigned n = 0;
+        uint16_t port;
 
-        for (size_t i = 0; i < rule->n_ports; i++)
-                for (unsigned port = rule->ports[i].first; port <= rule->ports[i].last && n < INSERT_PORTS_MAX; port++, n++)
-                        if (!compiled_is_proxied(rule->protocol, (uint16_t) port) && !port_is_denied_in_front(compiled, name, rule, (uint16_t) port))
-                                ports |= UINT32_C(1) << n;
+        for (unsigned i = 0; i < INSERT_PORTS_MAX && compiled_rule_port(rule, i, &port); i++)
+                if (!compiled_is_proxied(rule->protocol, port) && !port_is_denied_in_front(compiled, name, rule, port))
+                        ports |= UINT32_C(1) << i;
         return ports;
 }
 

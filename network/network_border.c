@@ -117,20 +117,19 @@ static bool decided_in_front(const Compiled *compiled, const CompiledRule *rule,
 static size_t elements_of(const Slot *slot, const CompiledRule *rule, const NetworkName *name, NameElement ret[NAME_PORTS_MAX]) {
         Cidr address = cidr_of_address(name->family, name->address);
         size_t n = 0;
-        unsigned bit = 0;
+        uint16_t port;
 
-        for (size_t i = 0; i < rule->n_ports; i++)
-                for (unsigned port = rule->ports[i].first; port <= rule->ports[i].last && bit < INSERT_PORTS_MAX && n < NAME_PORTS_MAX; port++, bit++) {
-                        if (!(name->ports >> bit & 1) || compiled_is_proxied(rule->protocol, (uint16_t) port) || decided_in_front(slot->compiled, rule, &address, (uint16_t) port))
-                                continue;
-                        ret[n] = (NameElement) {
-                                .slot = slot->slot, .port = (uint16_t) port, .family = name->family,
-                                .protocol = rule->protocol == POLICY_UDP ? IPPROTO_UDP : IPPROTO_TCP,
-                                .mark = (uint32_t) slot->slot << 16 | rule->id,
-                                .timeout_ms = ((uint64_t) name->ttl_s + NETWORK_NAME_GRACE) * 1000,
-                        };
-                        memcpy(ret[n++].address, name->address, name->family == AF_INET ? 4 : 16);
-                }
+        for (unsigned i = 0; i < INSERT_PORTS_MAX && n < NAME_PORTS_MAX && compiled_rule_port(rule, i, &port); i++) {
+                if (!(name->ports >> i & 1) || compiled_is_proxied(rule->protocol, port) || decided_in_front(slot->compiled, rule, &address, port))
+                        continue;
+                ret[n] = (NameElement) {
+                        .slot = slot->slot, .port = port, .family = name->family,
+                        .protocol = rule->protocol == POLICY_UDP ? IPPROTO_UDP : IPPROTO_TCP,
+                        .mark = (uint32_t) slot->slot << 16 | rule->id,
+                        .timeout_ms = ((uint64_t) name->ttl_s + NETWORK_NAME_GRACE) * 1000,
+                };
+                memcpy(ret[n++].address, name->address, name->family == AF_INET ? 4 : 16);
+        }
         return n;
 }
 
