@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/strv.h"
 
 // Special-purpose registries of IANA, plus what clouds put behind link-local addresses. Private ranges, metadata services and
@@ -182,6 +183,7 @@ static int compile_http(const PolicyRule *rule, CompiledRule *c) {
         c->inspect = policy_rule_inspects(rule);
         c->rate = rule->rate;
         c->budget = rule->budget;
+        c->until = rule->until;
         c->methods = strv_copy(rule->methods);
         c->paths = strv_copy(rule->paths);
         return (rule->methods && !c->methods) || (rule->paths && !c->paths) ? -ENOMEM : 0;
@@ -239,6 +241,8 @@ static int compile_digest(CompiledRule *c, Front *front) {
                 fputs(" inspect", f);
         if (c->rate || c->budget)
                 fprintf(f, " rate=%llu budget=%llu", (unsigned long long) c->rate, (unsigned long long) c->budget);
+        if (c->until) // two grants of one thing are two, or the first end would be that of both
+                fprintf(f, " until=%llu", (unsigned long long) c->until);
         if (c->kind == RULE_ADDRESS && front->https && compiled_rule_has_port(c, POLICY_TCP, 443))
                 fputs(" not 443", f);
         if (c->kind == RULE_ADDRESS && front->http && compiled_rule_has_port(c, POLICY_TCP, 80))
@@ -475,6 +479,19 @@ bool compiled_rule_port(const CompiledRule *rule, unsigned i, uint16_t *ret) {
                 i -= n;
         }
         return false;
+}
+
+bool compiled_rule_is_over(const CompiledRule *rule) {
+        return rule->until && rule->until <= clock_realtime();
+}
+
+uint64_t compiled_next_end(const Compiled *compiled, uint64_t now) {
+        uint64_t next = UINT64_MAX;
+
+        for (size_t i = 0; i < compiled->n; i++)
+                if (compiled->rules[i].until > now)
+                        next = MIN2(next, compiled->rules[i].until);
+        return next;
 }
 
 bool compiled_rule_matches(const CompiledRule *rule, const Cidr *address, PolicyProtocol protocol, uint16_t port) {

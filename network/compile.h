@@ -17,6 +17,7 @@
 #define COMPILED_INDEX_MAX (1 << 20)
 #define COMPILED_DIGEST 16 // hex digits of the effect's digest that the kernel keeps for us in the rule's comment
 #define SMTP_PORT 25
+#define GRANT_PREFIX "grant-" // a policy with one rule that ends: what was approved, by the number of the approval
 
 typedef struct PortRange { uint16_t first, last; } PortRange;
 
@@ -41,6 +42,7 @@ typedef struct CompiledRule {
         bool inspect;      // or has methods or paths
         char **methods, **paths; // owned; NULL: any
         uint64_t rate, budget;   // 0: none
+        uint64_t until;          // it matches nothing any more from then on, whoever walks the list; 0: no end
         int index;         // of the operator's rule, in the concatenated list of the policies' rules
         uint16_t policy;   // in Compiled.policies
         uint16_t id;       // low half of the conntrack mark; 0 until it was assigned (and for denials)
@@ -90,6 +92,8 @@ char *cidr_format(const Cidr *cidr, char *buf, size_t size);
 Cidr cidr_of_address(int family, const void *bytes);
 bool compiled_rule_matches(const CompiledRule *rule, const Cidr *address, PolicyProtocol protocol, uint16_t port); // RULE_ADDRESS
 bool compiled_rule_has_port(const CompiledRule *rule, PolicyProtocol protocol, uint16_t port); // any kind; port 25 is spared where it is
+bool compiled_rule_is_over(const CompiledRule *rule); // by the wall clock
+uint64_t compiled_next_end(const Compiled *compiled, uint64_t now); // of the rules that have not ended by then; UINT64_MAX: none
 bool compiled_rule_port(const CompiledRule *rule, unsigned i, uint16_t *ret); // the i-th, its ranges counted through; false behind the last
 // Text of the rule's `to` and of its ports ("" for any), from which the same rule can be made again.
 char *compiled_rule_to(const CompiledRule *rule, char buf[NAME_TEXT_MAX + 2]);

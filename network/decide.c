@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/strv.h"
 #include "network/compile.h"
 
@@ -86,7 +87,7 @@ static void walk_begin(Walk *walk, const Compiled *compiled, const char *name, b
         walk_add(walk, "", true);
 }
 
-static const CompiledRule *walk_next(Walk *walk) {
+static const CompiledRule *walk_any(Walk *walk) {
         const Compiled *compiled = walk->compiled;
         uint32_t best = walk->address < walk->address_end ? *walk->address : UINT32_MAX;
         size_t from = SIZE_MAX;
@@ -103,6 +104,15 @@ static const CompiledRule *walk_next(Walk *walk) {
         else if (++walk->runs[from].at == walk->runs[from].end)
                 walk->runs[from] = walk->runs[--walk->n];
         return &compiled->rules[best];
+}
+
+// Grants that are over are not there, also when hostd is not there to take them out.
+static const CompiledRule *walk_next(Walk *walk) {
+        const CompiledRule *rule = walk_any(walk);
+
+        while (rule && compiled_rule_is_over(rule))
+                rule = walk_any(walk);
+        return rule;
 }
 
 // ---- HTTP
@@ -247,19 +257,30 @@ PolicyDecision policy_decide(const Compiled *compiled, const PolicyQuestion *que
         return decision;
 }
 
+// "allowed by grant 12 until 2026-01-31T12:34:56Z"
+static void grant_text(const PolicyDecision *decision, char *buf, size_t size) {
+        const char *number = strncmp(decision->policy, GRANT_PREFIX, strlen(GRANT_PREFIX)) == 0 ? decision->policy + strlen(GRANT_PREFIX) : decision->policy;
+        char until[CLOCK_TEXT_MAX];
+
+        (void) snprintf(buf, size, "allowed by grant %s until %.19sZ", number, clock_format(decision->rule->until, until));
+}
+
 char *policy_decision_text(const Compiled *compiled, const PolicyDecision *decision, char *buf, size_t size) {
         const CompiledRule *rule = decision->rule;
         _cleanup_free_ char *ports = rule ? compiled_rule_ports(rule) : NULL;
-        char to[NAME_TEXT_MAX + 2];
+        char to[NAME_TEXT_MAX + 2], by[112];
 
         if (!rule) {
                 (void) snprintf(buf, size, decision->spared ? "denied: it is in the category %s, and no rule names it" : "denied: no rule allows it%s",
                                 decision->spared ? compiled->spared->name : "");
                 return buf;
         }
-        (void) snprintf(buf, size, "%s by rule %u of policy %s: %s %s%s%s", rule->action == POLICY_ALLOW ? "allowed" : "denied",
-                        compiled_rule_number(compiled, rule), decision->policy, compiled_rule_to(rule, to),
-                        policy_protocol_to_string(rule->protocol), ports && *ports ? " " : "", ports ?: "");
+        if (rule->until)
+                grant_text(decision, by, sizeof(by));
+        else
+                (void) snprintf(by, sizeof(by), "%s by rule %u of policy %s", rule->action == POLICY_ALLOW ? "allowed" : "denied",
+                                compiled_rule_number(compiled, rule), decision->policy);
+        (void) snprintf(buf, size, "%s: %s %s%s%s", by, compiled_rule_to(rule, to), policy_protocol_to_string(rule->protocol), ports && *ports ? " " : "", ports ?: "");
         return buf;
 }
 
@@ -314,7 +335,7 @@ bool policy_may_answer(const Compiled *compiled, const Cidr *address) {
                 return true;
         for (size_t i = 0; i < compiled->n_addresses; i++) {
                 const CompiledRule *rule = &compiled->rules[compiled->addresses[i]];
-                if (rule->action == POLICY_ALLOW && !rule->spare_denied && cidr_contains(&rule->to, address))
+                if (rule->action == POLICY_ALLOW && !rule->spare_denied && cidr_contains(&rule->to, address) && !compiled_rule_is_over(rule))
                         return true;
         }
         return false;

@@ -40,7 +40,7 @@ static bool port_in_key(const RuleLine *line) {
 // Everything but what the key has.
 static bool same_shape(const RuleLine *a, const RuleLine *b) {
         return a->rule->action == b->rule->action && a->rule->to.family == b->rule->to.family && a->rule->to.prefix == b->rule->to.prefix &&
-               a->rule->spare_denied == b->rule->spare_denied && a->protocol == b->protocol && a->protocol_not == b->protocol_not &&
+               !a->rule->until && a->rule->spare_denied == b->rule->spare_denied && a->protocol == b->protocol && a->protocol_not == b->protocol_not &&
                a->port_not_smtp == b->port_not_smtp && port_in_key(a) == port_in_key(b) &&
                (port_in_key(a) || (a->ports.first == b->ports.first && a->ports.last == b->ports.last));
 }
@@ -77,8 +77,8 @@ static bool meets_group(Grouping *g, const RuleLine *line, const Draft *draft) {
 }
 
 static uint32_t find_group(Grouping *g, const RuleLine *line) {
-        if (line->rule->to.prefix == 0)
-                return NONE; // no key
+        if (line->rule->to.prefix == 0 || line->rule->until)
+                return NONE; // no key, or more to check than the group
         for (uint32_t k = g->n_drafts; k > 0 && g->n_drafts - k < GROUP_LOOK_BACK; k--) {
                 Draft *draft = &g->drafts[k - 1];
                 if (same_shape(&g->lines[draft->first], line))

@@ -46,6 +46,7 @@ typedef struct PolicyRule {
         bool inspect;            // take the TLS of these connections apart; methods and paths imply it
         uint64_t rate;           // bytes a second, 0: none
         uint64_t budget;         // bytes a day, 0: none
+        uint64_t until;          // of a grant: microseconds of the wall clock, from which on it matches nothing; 0: no end
         char *comment;           // owned, VALID_TEXT, or NULL; never reaches nft
         Category *category;      // owned share: what "@…" stands for, NULL until it was looked up
 } PolicyRule;

@@ -56,7 +56,7 @@ void policy_rule_done(PolicyRule *rule) {
 bool policy_rule_equal(const PolicyRule *a, const PolicyRule *b) {
         return a->action == b->action && a->protocol == b->protocol && text_equal(a->to, b->to) && text_equal(a->ports, b->ports) &&
                strv_equal(a->methods, b->methods) && strv_equal(a->paths, b->paths) && a->inspect == b->inspect && a->rate == b->rate &&
-               a->budget == b->budget && text_equal(a->comment, b->comment) && category_equal(a->category, b->category);
+               a->budget == b->budget && a->until == b->until && text_equal(a->comment, b->comment) && category_equal(a->category, b->category);
 }
 
 bool policy_rule_inspects(const PolicyRule *rule) {

@@ -18,6 +18,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "network/group.h"
 
 #define RULE(f, chain, ...) (fprintf(f, "add rule inet hostd %s ", chain), fprintf(f, __VA_ARGS__), (void) fputc('\n', f))
@@ -151,7 +152,7 @@ static const char *const slot_chains[] = {"nat", "out", "in", "host", "rules", "
 static const char *const counter_names[] = {"tx", "rx", "denied", "connections", "connection_rate", "destinations", "traffic"};
 
 static void slot_objects(FILE *f, const SlotText *t) {
-        fprintf(f, "add set inet hostd %s_live { type mark; }\n", t->stem);
+        fprintf(f, "add set inet hostd %s_live { type mark; flags timeout; }\n", t->stem);
         for (size_t i = 0; i < ELEMENTS(counter_names); i++)
                 fprintf(f, "add counter inet hostd %s_%s\n", t->stem, counter_names[i]);
         fprintf(f, "add counter netdev hostd %s_spoof\n", t->stem);
@@ -360,10 +361,14 @@ static void policy_denied(const Writer *w) {
                 fputs(" return\n", w->f);
 }
 
+// A grant admits while its mark is live: the kernel ends that by itself.
 static void policy_verdict(const Writer *w, const CompiledRule *rule) {
-        if (rule->action == POLICY_ALLOW)
-                fprintf(w->f, " ct mark set 0x%04x%04x goto i%04x_pass\n", w->slot, rule->id, w->slot);
-        else
+        if (rule->action == POLICY_ALLOW) {
+                fprintf(w->f, " ct mark set 0x%04x%04x", w->slot, rule->id);
+                if (rule->until)
+                        fprintf(w->f, " ct mark @i%04x_live", w->slot);
+                fprintf(w->f, " goto i%04x_pass\n", w->slot);
+        } else
                 policy_denied(w);
 }
 
@@ -473,6 +478,12 @@ static int policy_rules(const Writer *w, const Compiled *compiled) {
         return r < 0 ? r : policy_groups(w, &behind);
 }
 
+uint64_t ruleset_left_ms(const CompiledRule *rule) {
+        usec_t now = clock_realtime();
+
+        return rule->until > now ? (rule->until - now) / USEC_PER_MSEC + 1 : 1;
+}
+
 int ruleset_policy(FILE *f, const PolicyText *text) {
         const Writer w = {f, text->slot, "rules", "deny"};
         const Compiled *compiled = text->compiled;
@@ -496,7 +507,10 @@ int ruleset_policy(FILE *f, const PolicyText *text) {
                 if (compiled->rules[i].action == POLICY_ALLOW) {
                         if (!*separator)
                                 fprintf(f, "add element inet hostd i%04x_live { ", slot);
-                        fprintf(f, "%s0x%04x%04x comment \"%s\"", separator, slot, compiled->rules[i].id, compiled->rules[i].digest);
+                        fprintf(f, "%s0x%04x%04x", separator, slot, compiled->rules[i].id);
+                        if (compiled->rules[i].until)
+                                fprintf(f, " timeout %llums", (unsigned long long) ruleset_left_ms(&compiled->rules[i]));
+                        fprintf(f, " comment \"%s\"", compiled->rules[i].digest);
                         separator = ", ";
                 }
         if (*separator)

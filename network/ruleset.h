@@ -40,6 +40,7 @@ typedef struct RuleLine {
 #define RULE_LINES_MAX (COMPILED_PORTS_MAX + 1)
 // None for a rule by name: the proxy and maps of addresses enforce it. Its mark is in the live set all the same.
 size_t ruleset_lines(const CompiledRule *rule, RuleLine *ret);
+uint64_t ruleset_left_ms(const CompiledRule *rule); // of a rule that ends; at least 1
 
 // What transact_policy() does, as text, for tests and readers: replaces the rules and the live set. Ids must have been assigned; `next_id` is kept for the next hostd.
 typedef struct PolicyText {

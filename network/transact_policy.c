@@ -204,9 +204,23 @@ static void match_line(Batch *batch, const RuleLine *line, const Group *key) {
         match_ports(batch->message, line, key && key->port_in_key);
 }
 
+static void look_up_set(struct nlmsghdr *message, const char *set, bool map) {
+        Expression e = expression_begin(message, "lookup");
+
+        mnl_attr_put_strz(message, NFTA_LOOKUP_SET, set);
+        put_u32(message, NFTA_LOOKUP_SREG, NFT_REG_1);
+        if (map)
+                put_u32(message, NFTA_LOOKUP_DREG, NFT_REG_1);
+        expression_end(message, e);
+}
+
 static void verdict_of(Batch *batch, const CompiledRule *rule) {
         if (rule->action == POLICY_ALLOW) {
                 set_mark(batch->message);
+                if (rule->until) {
+                        load_mark_of_connection(batch->message);
+                        look_up_set(batch->message, batch->live, false);
+                }
                 verdict(batch->message, NFT_GOTO, batch->pass);
         } else {
                 verdict(batch->message, batch->denied ? NFT_GOTO : NFT_RETURN, batch->denied);
@@ -379,6 +393,8 @@ static int batch_live(Batch *batch, const Compiled *compiled, size_t *at) {
                         continue;
                 element = mnl_attr_nest_start(batch->message, NFTA_LIST_ELEM);
                 put_value(batch->message, NFTA_SET_ELEM_KEY, &mark, sizeof(mark));
+                if (rule->until)
+                        mnl_attr_put_u64(batch->message, NFTA_SET_ELEM_TIMEOUT, htobe64(ruleset_left_ms(rule)));
                 put_comment(batch->message, NFTA_SET_ELEM_USERDATA, rule->digest);
                 mnl_attr_nest_end(batch->message, element);
                 n++;
@@ -486,16 +502,6 @@ static int batch_nat(Batch *batch, const PolicyText *text) {
         batch->denied = batch->deny;
         free(front.rules);
         return r;
-}
-
-static void look_up_set(struct nlmsghdr *message, const char *set, bool map) {
-        Expression e = expression_begin(message, "lookup");
-
-        mnl_attr_put_strz(message, NFTA_LOOKUP_SET, set);
-        put_u32(message, NFTA_LOOKUP_SREG, NFT_REG_1);
-        if (map)
-                put_u32(message, NFTA_LOOKUP_DREG, NFT_REG_1);
-        expression_end(message, e);
 }
 
 // As policy_names() of ruleset.c. The key is of whole registers: address, protocol, port.

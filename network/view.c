@@ -103,6 +103,8 @@ static void write_rule(Writer *w, const CompiledRule *rule) {
                 fprintf(w->f, ",\"rate\":%llu", (unsigned long long) rule->rate);
         if (rule->budget)
                 fprintf(w->f, ",\"budget\":%llu", (unsigned long long) rule->budget);
+        if (rule->until)
+                fprintf(w->f, ",\"until\":%llu", (unsigned long long) rule->until);
         fputc('}', w->f);
 }
 
@@ -258,6 +260,7 @@ static int rule_of(const json_t *json, PolicyRule *rule, Error *err) {
         rule->inspect = member_bool(&m, "inspect");
         rule->rate = (uint64_t) member_number(&m, "rate", INT64_MAX, false);
         rule->budget = (uint64_t) member_number(&m, "budget", INT64_MAX, false);
+        rule->until = (uint64_t) member_number(&m, "until", INT64_MAX, false);
         r = read_list(member(&m, "methods"), POLICY_METHODS_MAX, &rule->methods, err);
         if (r >= 0)
                 r = read_list(member(&m, "paths"), POLICY_PATHS_MAX, &rule->paths, err);

@@ -110,8 +110,10 @@ static int proxy_tick(sd_event_source *source, uint64_t usec, void *userdata) {
         Proxy *proxy = userdata;
         usec_t now = clock_monotonic();
 
-        for (size_t i = 0; i < proxy->n_slots; i++)
+        for (size_t i = 0; i < proxy->n_slots; i++) {
                 (void) slot_listen(proxy->slots[i]); // not yet: it is tried again
+                slot_look(proxy->slots[i]);
+        }
         if (now >= proxy->saved + METERS_SAVE) {
                 meters_save(proxy->meters);
                 proxy_tell_drops(proxy);

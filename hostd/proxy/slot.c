@@ -112,7 +112,17 @@ int slot_update(Slot *slot, const ViewSlot *view) {
         (void) snprintf(slot->ifname, sizeof(slot->ifname), "%s", view->ifname);
         (void) compiled_free(slot->compiled);
         slot->compiled = compiled_share(view->compiled);
+        slot->next_end = compiled_next_end(slot->compiled, clock_realtime());
         return 0;
+}
+
+void slot_look(Slot *slot) {
+        usec_t now = clock_realtime();
+
+        if (slot->next_end > now)
+                return;
+        slot->next_end = compiled_next_end(slot->compiled, now);
+        connections_review(slot);
 }
 
 int slot_new(Proxy *proxy, const ViewSlot *view, Slot **ret) {

@@ -7,6 +7,7 @@
 
 #include <systemd/sd-event.h>
 
+#include "base/clock.h"
 #include "network/view.h"
 
 typedef struct Proxy Proxy;
@@ -28,6 +29,7 @@ struct Slot {
         char ifname[16];
         char *instance;
         Compiled *compiled; // owned share
+        usec_t next_end;    // of its grants, by the wall clock; USEC_INFINITY: none
         unsigned ifindex;   // that the listeners are bound to; 0: none
         Listener listeners[SLOT_LISTENERS];
         Connection *connections; // first of the list
@@ -40,3 +42,4 @@ DEFINE_CLEANUP(Slot, slot_free)
 int slot_update(Slot *slot, const ViewSlot *view);
 // Listens where it does not yet. -ENODEV: there is no such wire; it is tried again.
 int slot_listen(Slot *slot);
+void slot_look(Slot *slot); // cuts what only a grant allowed that has ended since

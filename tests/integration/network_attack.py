@@ -290,6 +290,54 @@ def test_revocation(d):
         check(isinstance(e, ConnectionResetError), "an idle flow is cut by its next packet")
 
 
+def test_grant(d):
+    """What ends by itself does so with nobody there: its connections are cut, new ones refused, and no other loses a packet."""
+    keep, broad = "allow@93.1.1.0/24@tcp@80", "allow@93.1.2.0/24@tcp@9000"
+    d.ok("policy 1 %s@2500 %s" % (broad, keep))
+    chain = lambda: run("nft", "list", "chain", "inet", "hostd", "i0001_rules").stdout
+    check(chain().count("ct mark @i0001_live goto i0001_pass") == 1, "a grant admits while its mark is live")
+    started = time.monotonic()
+    flows = [Flow("c1", "93.1.1.1", 80), Flow("c1", "93.1.2.1", 9000)]
+    idle, s = tcp("c1", "93.1.2.1", 9000)
+    settle(flows)
+    check(not any(f.dead for f in flows) and idle == "open", "a grant opens at once")
+    d.close()
+    while not flows[1].dead and time.monotonic() < started + 6:
+        time.sleep(0.02)
+    took = (flows[1].died_at or time.monotonic()) - started
+    check(flows[1].dead == "reset" and 2 < took < 3.5, "without hostd its flow is cut at its time (%s, after %.2f s)" % (flows[1].dead, took))
+    s.settimeout(1)
+    try:
+        s.sendall(b"z")
+        check(s.recv(1) == b"", "an idle one by its next packet")
+    except OSError as e:
+        check(isinstance(e, ConnectionResetError), "an idle one by its next packet")
+    check(tcp("c1", "93.1.2.1", 9000)[0] == "reset", "nothing new is let through")
+    check(flows[0].dead is None and flows[0].gap < 0.15, "the other lost nothing (gap %.1f ms)" % (flows[0].gap * 1000))
+    d = Driver()
+    d.ok("new uplk routed")
+    d.ok("attach 1")
+    d.ok("limits 1")
+    d.ok("policy 1 " + keep)
+    check(flows[0].dead is None, "nor does it when hostd is back and takes the rule out")
+    # Twice the same: the later end holds. A rule of the policy that allows it, too, takes over.
+    d.ok("policy 1 %s@700 %s@60000 %s" % (broad, broad, keep))
+    flow = Flow("c1", "93.1.2.1", 9000)
+    time.sleep(1.5)
+    check(flow.dead is None and tcp("c1", "93.1.2.1", 9000)[0] == "open", "of two grants of one thing the later end holds")
+    stop([flow])
+    d.ok("policy 1 %s@700 %s" % (broad, broad))
+    flow = Flow("c1", "93.1.2.1", 9000)
+    time.sleep(1.5)
+    check(flow.dead is None and flow.gap < 0.15, "what the policy itself allows goes on (gap %.1f ms)" % (flow.gap * 1000))
+    first = chain()
+    d.ok("text 1 %s@700 %s" % (broad, broad))
+    second = re.sub(r"0x0001[0-9a-f]{4}", "", chain())
+    check(re.sub(r'comment.*', "", re.sub(r"0x0001[0-9a-f]{4}", "", first)) == re.sub(r'comment.*', "", second), "messages and text make the same rule")
+    stop(flows + [flow])
+    return d
+
+
 def test_restart(d):
     d.ok("policy 1 allow@93.1.1.0/24@tcp@80 allow@93.1.2.0/24@tcp@9000")
     flow = Flow("c1", "93.1.2.1", 9000)
@@ -1312,6 +1360,7 @@ def main():
     test_default_deny(d)
     test_broad(d)
     test_revocation(d)
+    d = test_grant(d)
     d = test_restart(d)
     d = test_ids(d)
     d.ok("attach 2")

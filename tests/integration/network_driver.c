@@ -49,7 +49,7 @@ static int do_detach(char **a, Error *err) {
         return network_detach(network, (uint16_t) number(a[1]), err);
 }
 
-// Rules "ACTION@CIDR@PROTOCOL@PORTS", with "-" for no ports.
+// Rules "ACTION@CIDR@PROTOCOL@PORTS[@MS]", with "-" for no ports; MS from now it ends.
 static int read_policy(char **words, Policy **ret, Error *err) {
         _cleanup_(policy_freep) Policy *policy = NULL;
         int r = policy_new("test", &policy);
@@ -58,8 +58,9 @@ static int read_policy(char **words, Policy **ret, Error *err) {
                 _cleanup_strv_ char **f = NULL;
                 PolicyRule rule = {0};
                 r = strv_split(*p, "@", &f);
-                if (r < 0 || strv_length(f) != 4)
+                if (r < 0 || strv_length(f) < 4 || strv_length(f) > 5)
                         return -EINVAL;
+                rule.until = f[4] ? clock_realtime() + number(f[4]) * USEC_PER_MSEC : 0;
                 rule.action = policy_action_from_string(f[0]);
                 rule.to = strdup(f[1]);
                 rule.protocol = policy_protocol_from_string(f[2]);

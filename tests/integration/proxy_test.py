@@ -324,6 +324,20 @@ def case_views():
     reset_views()
 
 
+def case_grant():
+    ends = time.time() + 4
+    hostd.views(slot(rule("allow good.example.org 443", until=int(ends * 1e6)), "allow other.example.org 443"), whole=False)
+    since = mark()[1]
+    good, other = websocket(tls("good.example.org"), "good.example.org"), websocket(tls("other.example.org"), "other.example.org")
+    check("what was granted is reached", echoes(good) and echoes(other))
+    check("and cut at its time, though nobody says so", closed(good, 8) and 0 <= time.time() - ends < 3 * SLOW, time.time() - ends)
+    r = records.find(since, name="good.example.org", kind="tls", flags=2)
+    check("its record says so", r and "cut by other rules" in r["reason"], r)
+    check("a new connection is refused", curl("https://good.example.org/hello", resolve={"good.example.org": GOOD})[0] != 0)
+    check("the other stream goes on", echoes(other))
+    reset_views()
+
+
 def case_inspect():
     hostd.views(slot(rule("allow seen.example.org 443", inspect=True)), whole=False)
     lines, since = mark()

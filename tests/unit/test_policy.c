@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/strv.h"
 #include "network/compile.h"
 
@@ -213,6 +214,48 @@ static void test_text(void **state) {
         assert_string_equal(answer.text, "denied: no rule allows it");
         probe.name = "bad..name";
         assert_int_equal(policy_explain(&a, 1, &probe, &answer, NULL), -EINVAL);
+}
+
+// A grant: in front of everything, until its time.
+static void test_until(void **state) {
+        _cleanup_(policy_freep) Policy *grant = NULL, *own = NULL, *other = NULL;
+        _cleanup_(compiled_freep) Compiled *compiled = NULL, *later = NULL;
+        PolicyProbe probe = {.name = "www.example.org", .protocol = POLICY_TCP, .port = 443};
+        PolicyQuestion resolve = {.name = "www.example.org", .protocol = POLICY_ANY};
+        Cidr private = {0};
+        PolicyAnswer answer;
+        PolicyInsert insert;
+
+        assert_int_equal(policy_new(GRANT_PREFIX "7", &grant), 0);
+        assert_int_equal(policy_new("own", &own), 0);
+        assert_int_equal(policy_new(GRANT_PREFIX "8", &other), 0);
+        assert_int_equal(add(grant, "allow www.example.org tcp 443,8443", NULL), 0);
+        assert_int_equal(add(grant, "allow 10.1.2.3/32 tcp 22", NULL), 0);
+        assert_int_equal(add(other, "allow www.example.org tcp 443,8443", NULL), 0);
+        assert_int_equal(add(own, "deny www.example.org any -", NULL), 0);
+        Policy *list[] = {grant, own};
+        const struct { uint64_t until; bool open; } cases[] = {{clock_realtime() + 60 * USEC_PER_SEC, true}, {clock_realtime(), false}, {1, false}};
+        assert_int_equal(cidr_parse("10.1.2.3", &private), 0);
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_(compiled_freep) Compiled *c = NULL;
+                char text[CLOCK_TEXT_MAX], wanted[128];
+                grant->rules[0].until = grant->rules[1].until = cases[i].until;
+                (void) snprintf(wanted, sizeof(wanted), "allowed by grant 7 until %.19sZ: www.example.org tcp 443,8443", clock_format(cases[i].until, text));
+                assert_int_equal(policy_explain(list, 2, &probe, &answer, NULL), 0);
+                assert_string_equal(answer.text, cases[i].open ? wanted : "denied by rule 1 of policy own: www.example.org any");
+                assert_int_equal(compiled_new(list, 2, &c, NULL), 0);
+                assert_int_equal(policy_decide(c, &resolve).action == POLICY_ALLOW, cases[i].open);
+                assert_int_equal(policy_inserts(c, "www.example.org", &insert, 1), cases[i].open);
+                assert_int_equal(policy_may_answer(c, &private), cases[i].open);
+                assert_true(compiled_next_end(c, clock_realtime()) == (cases[i].open ? cases[i].until : UINT64_MAX));
+        }
+        // Granted twice, with another end: another rule, or the first end would be that of both.
+        grant->rules[0].until = 100 * USEC_PER_SEC;
+        other->rules[0].until = 200 * USEC_PER_SEC;
+        assert_int_equal(compiled_new(&grant, 1, &compiled, NULL), 0);
+        assert_int_equal(compiled_new(&other, 1, &later, NULL), 0);
+        assert_string_not_equal(compiled->rules[0].digest, later->rules[0].digest);
+        assert_false(policy_rule_equal(&grant->rules[0], &other->rules[0]));
 }
 
 // Walking the whole list is what the index must agree with.
@@ -445,7 +488,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_tables),       cmocka_unit_test(test_bad_rules), cmocka_unit_test(test_explain),
                 cmocka_unit_test(test_denied_table), cmocka_unit_test(test_digest),
-                cmocka_unit_test(test_explain_names), cmocka_unit_test(test_http),     cmocka_unit_test(test_text),
+                cmocka_unit_test(test_explain_names), cmocka_unit_test(test_http),     cmocka_unit_test(test_text), cmocka_unit_test(test_until),
                 cmocka_unit_test(test_index),        cmocka_unit_test(test_category),  cmocka_unit_test(test_bad_categories), cmocka_unit_test(test_spared),
                 cmocka_unit_test(test_inserts), cmocka_unit_test(test_inserts_denied),
         };

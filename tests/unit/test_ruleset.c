@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "border/border.h"
 #include "network/ruleset.h"
 
@@ -137,6 +138,30 @@ static char *policy_text_new(Policy *policy, NetworkBorder border, bool ids_anew
         for (size_t i = 0; i < compiled->n; i++)
                 compiled->rules[i].id = (uint16_t) (compiled->rules[i].action == POLICY_ALLOW ? i + 1 : 0);
         return TEXT_OF(assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 9, border, ids_anew}), 0));
+}
+
+// What ends does so in the kernel: the mark by its own time, and the rule admits while the mark is live. Rules without an end are as ever.
+static void test_policy_until(void **state) {
+        PolicyRule rules[12];
+        Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)};
+        char to[ELEMENTS(rules)][32];
+        _cleanup_free_ char *text = NULL;
+        const char *at;
+        unsigned n = 0;
+
+        for (unsigned i = 0; i < ELEMENTS(rules); i++) {
+                (void) snprintf(to[i], sizeof(to[i]), "93.1.2.%u/32", i);
+                rules[i] = (PolicyRule) {.action = POLICY_ALLOW, .to = to[i], .protocol = POLICY_TCP, .ports = (char *) "443", .until = i < 9 ? clock_realtime() + 100 * USEC_PER_SEC : 0};
+        }
+        rules[0].until = 1; // over, but not taken out yet
+        text = policy_text_new(&policy, (NetworkBorder) {0}, false);
+        for (at = text; (at = strstr(at, "ct mark @i0001_live goto i0001_pass")); at++)
+                n++;
+        assert_int_equal(n, 9); // in no map
+        assert_non_null(strstr(text, "ct mark set 0x0001000a goto i0001_pass"));
+        assert_non_null(strstr(text, "0x00010001 timeout 1ms comment"));
+        assert_true((at = strstr(text, "0x00010002 timeout ")) && strtoul(at + strlen("0x00010002 timeout "), NULL, 10) > 99000);
+        assert_non_null(strstr(text, "0x0001000a comment"));
 }
 
 // Eight rules that differ by address and port are one, with a map from these to their marks.
@@ -273,7 +298,7 @@ static void test_border_places(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_address), cmocka_unit_test(test_slot_order), cmocka_unit_test(test_base_order), cmocka_unit_test(test_policy_golden), cmocka_unit_test(test_policy_map),
+                cmocka_unit_test(test_address), cmocka_unit_test(test_slot_order), cmocka_unit_test(test_base_order), cmocka_unit_test(test_policy_golden), cmocka_unit_test(test_policy_map), cmocka_unit_test(test_policy_until),
                 cmocka_unit_test(test_limits),
                 cmocka_unit_test(test_border),
                 cmocka_unit_test(test_border_shut),

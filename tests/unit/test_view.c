@@ -36,7 +36,7 @@ static Compiled *example(void) {
         add(b, "allow", "*", POLICY_ANY, NULL);
         add(b, "allow", "mail.example.org", POLICY_TCP, "25,465");
         add(b, "allow", "time.example.org", POLICY_UDP, "123");
-        PolicyRule http = {.action = POLICY_ALLOW, .to = strdup("*.example.org"), .rate = 1000000, .budget = UINT64_C(5) << 40};
+        PolicyRule http = {.action = POLICY_ALLOW, .to = strdup("*.example.org"), .rate = 1000000, .budget = UINT64_C(5) << 40, .until = UINT64_C(2000000000123456)};
         assert_int_equal(strv_split("GET HEAD", " ", &http.methods), 0);
         assert_int_equal(strv_split("/a /b'&", " ", &http.paths), 0);
         assert_int_equal(policy_add(b, &http, NULL), 0);
@@ -62,7 +62,7 @@ static void assert_same_rule(const CompiledRule *a, const CompiledRule *b) {
         assert_int_equal(a->spare_smtp, b->spare_smtp);
         assert_int_equal(a->inspect, b->inspect);
         assert_true(strv_equal(a->methods, b->methods) && strv_equal(a->paths, b->paths));
-        assert_true(a->rate == b->rate && a->budget == b->budget);
+        assert_true(a->rate == b->rate && a->budget == b->budget && a->until == b->until);
         assert_true(a->index == b->index && a->policy == b->policy && a->id == b->id);
 }
 
