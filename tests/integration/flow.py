@@ -11,8 +11,9 @@ import subprocess
 import sys
 import time
 
+from border_world import ANSWERED, APPLIED, EVENT, HELLO, KINDS, QUERY, RECORD, SLOW, VIEWS, Link, run, until
+
 PROGRAM = sys.argv[1]
-SLOW = int(os.environ.get("HOSTD_TEST_SLOW", "1"))
 USER, OTHER = 65533, 65532
 BASE = "/run/hostd-flow-test"
 LOGS = BASE + "/logs"
@@ -25,20 +26,6 @@ def check(what, ok, detail=""):
     passed += bool(ok)
     failures += not ok
     print(f"{'ok' if ok else 'FAILED'}: {what}{'' if ok else f' ({detail})'}", flush=True)
-
-
-def run(*words, **more):
-    return subprocess.run(words, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more).stdout
-
-
-def until(condition, seconds=10):
-    end = time.monotonic() + seconds * SLOW
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.05)
-    return condition()
 
 
 # ---- a host, an instance behind a veth, and rules with marks ------------------------------------------------------------------------------
@@ -88,11 +75,6 @@ def view():
 
 # ---- hostd's end of the control channel, and records ----------------------------------------------------------------------------------------
 
-VIEWS, QUERY, HELLO, APPLIED, EVENT, ANSWERED = 1, 3, 16, 17, 19, 20
-KINDS = ["dns", "tls", "http", "connect", "kernel"]
-RECORD = "<HHHBBBBHHBBqQQQ16s64s256s96s"
-
-
 class Flow:
     def __init__(self):
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -116,31 +98,15 @@ class Flow:
             env={"LISTEN_FDS": "2", "LISTEN_FDNAMES": "control:records", "LOGS_DIRECTORY": LOGS, "HOSTD_FLOW_TEST": "1"})
         listening.close()
         records.close()
-        self.control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.control.connect(BASE + "/flow.sock")
-        self.control.settimeout(10 * SLOW)
-        self.data = b""
+        self.link = Link(BASE + "/flow.sock")
         self.events = []
         self.cookie = 0
         self.results = {}
-        self.hello = self.frame()
-
-    def frame(self):
-        while True:
-            if len(self.data) >= 16:
-                kind, length, cookie = struct.unpack_from("<IIQ", self.data)
-                if len(self.data) >= 16 + length:
-                    payload, self.data = self.data[16:16 + length], self.data[16 + length:]
-                    return kind, cookie, payload
-            more = self.control.recv(65536)
-            if not more:
-                raise EOFError
-            self.data += more
+        self.hello = self.link.frame(10)
 
     def answer(self, wanted, cookie):
-        self.control.settimeout(30 * SLOW)
         while (wanted, cookie) not in self.results:
-            kind, answered, payload = self.frame()
+            kind, answered, payload = self.link.frame(30)
             if kind == EVENT:
                 self.events.append(payload)
             else:
@@ -149,22 +115,21 @@ class Flow:
 
     def views(self, text):
         self.cookie += 1
-        self.control.sendall(struct.pack("<IIQ", VIEWS, len(text), self.cookie) + text.encode())
+        self.link.send(VIEWS, self.cookie, text.encode())
         return self.answer(APPLIED, self.cookie)
 
     def read_events(self):
-        self.control.settimeout(0.3 * SLOW)
         try:
             while True:
-                kind, _, payload = self.frame()
+                kind, _, payload = self.link.frame(0.3)
                 if kind == EVENT:
                     self.events.append(payload)
         except TimeoutError:
-            return [struct.unpack(RECORD, e) for e in self.events]
+            return [RECORD.unpack(e) for e in self.events]
 
 
 def record(kind, verdict, name, slot=1, size=480, missed=0):
-    data = struct.pack(RECORD, 1, 480, slot, kind, verdict, 0, 6, 443, 1, 0, missed, time.time_ns() // 1000, 5, 6, 7, b"", b"web", name, b"a test")
+    data = RECORD.pack(1, 480, slot, kind, verdict, 0, 6, 443, 1, 0, missed, time.time_ns() // 1000, 5, 6, 7, b"", b"web", name, b"a test")
     return data[:size]
 
 
@@ -187,7 +152,7 @@ def query(*, since=0, denied=0, kind="any", limit=1000000, instance="a"):
     reading, writing = os.pipe()
     frame = struct.pack("<qQBB6x40s", since, limit, denied, KINDS.index(kind) if kind in KINDS else 255, instance.encode())
     current.cookie += 1
-    socket.send_fds(current.control, [struct.pack("<IIQ", QUERY, len(frame), current.cookie) + frame], [writing])
+    current.link.send(QUERY, current.cookie, frame, [writing])
     os.close(writing)
     with os.fdopen(reading) as f:
         lines = [json.loads(line) for line in f]
@@ -389,7 +354,7 @@ def test_full(flow):
 
 def query_ends(flow):
     try:
-        return not flow.control.recv(65536)
+        return not flow.link.socket.recv(65536)
     except OSError:
         return True
 
@@ -401,7 +366,7 @@ def test_readers(flow):
     for _ in range(9):
         reading, writing = os.pipe()
         flow.cookie += 1
-        socket.send_fds(flow.control, [struct.pack("<IIQ", QUERY, len(frame), flow.cookie) + frame], [writing])
+        flow.link.send(QUERY, flow.cookie, frame, [writing])
         os.close(writing)
         pipes.append(reading)
     check("a question too many is refused", flow.answer(ANSWERED, flow.cookie) == -errno.EBUSY)

@@ -541,7 +541,7 @@ def case_death():
     reset_views()
     check("begun anew: it serves", curl("https://good.example.org/hello", resolve={"good.example.org": EVIL})[0] == 0)
     stream = websocket(tls("good.example.org"), "good.example.org")
-    hostd.sock.close()
+    hostd.link.close()
     time.sleep(0.2)
     check("without hostd it goes on with what it has", echoes(stream) and curl("https://good.example.org/hello", resolve={"good.example.org": EVIL})[0] == 0)
     hostd.connect()

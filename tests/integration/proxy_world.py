@@ -11,43 +11,13 @@ import subprocess
 import threading
 import time
 
+from border_world import *
+
 CLIENT, CLIENT6 = "10.99.0.1", "2a00:99::1"
 GOOD, EVIL, WEB2, GOOD6, BAD_PORTS = "93.1.1.1", "93.1.1.2", "93.1.1.3", "2a00:1::1", "93.1.1.4"
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUN = "/run/test"
-SLOW = float(os.environ.get("HOSTD_TEST_SLOW", 1)) # how much longer anything may take here
 USER = 65534
-
-
-def run(*words, **more):
-    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, **more)
-    assert done.returncode == 0, (words, done.stderr)
-    return done.stdout
-
-
-def until(what, seconds=10):
-    end = time.monotonic() + seconds * SLOW
-    while time.monotonic() < end:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.02)
-    return what()
-
-
-# ---- wires
-
-def wire(name, number):
-    """An instance's wire as hostd makes it, its other end in the namespace NAME."""
-    ns = f"ip netns exec {name} "
-    for line in (f"link add hv{number:04} type veth peer name eth0 netns {name}", f"link set hv{number:04} addrgenmode none", f"link set hv{number:04} up", f"addr add 169.254.0.1/32 dev hv{number:04} scope link",
-                 f"addr add fe80::1/64 dev hv{number:04} nodad", f"route add 10.99.0.{number}/32 dev hv{number:04} src 169.254.0.1",
-                 f"-6 route add 2a00:99::{number}/128 dev hv{number:04}", f"netns exec {name} ip link set lo up", f"netns exec {name} ip link set eth0 up",
-                 f"netns exec {name} ip addr add 10.99.0.{number}/32 dev eth0", f"netns exec {name} ip -6 addr add 2a00:99::{number}/128 dev eth0 nodad",
-                 f"netns exec {name} ip route add 169.254.0.1/32 dev eth0 scope link", f"netns exec {name} ip route add default via 169.254.0.1",
-                 f"netns exec {name} ip -6 route add default via fe80::1 dev eth0"):
-        run("ip", *line.split())
-    return ns
 
 
 def redirects():
@@ -86,37 +56,6 @@ def certificates(names):
 
 
 # ---- what hostd-proxy speaks with
-
-FLOW = struct.Struct("=HHHBBBBHHBBqQQQ16s64s256s96s")
-KINDS, VERDICTS = ("dns", "tls", "http", "connect", "kernel"), ("allow", "deny", "error")
-
-
-def text(raw):
-    return raw.split(b"\0")[0].decode()
-
-
-class Records(threading.Thread):
-    """hostd-flow's socket."""
-
-    def __init__(self):
-        super().__init__(daemon=True)
-        self.all = []
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-        self.sock.bind("/run/hostd/flow-records.sock")
-        os.chmod("/run/hostd/flow-records.sock", 0o666)
-        self.start()
-
-    def run(self):
-        while True:
-            r = FLOW.unpack(self.sock.recv(4096))
-            family = {4: socket.AF_INET, 6: socket.AF_INET6}.get(r[5])
-            self.all.append(dict(slot=r[2], kind=KINDS[r[3]], verdict=VERDICTS[r[4]], address=family and socket.inet_ntop(family, r[15][:4 if r[5] == 4 else 16]),
-                                 port=r[7], rule=r[8], flags=r[9], duration=r[12], tx=r[13], rx=r[14], policy=text(r[16]), name=text(r[17]), reason=text(r[18])))
-
-    def find(self, since=0, seconds=5, **want):
-        return until(lambda: next((r for r in self.all[since:] if all(r[k] == v for k, v in want.items())), None), seconds)
-
 
 class Resolver(threading.Thread):
     """hostd-resolver's socket. `names`: name -> addresses, or a negative errno."""
@@ -172,42 +111,26 @@ class Hostd:
         self.connect()
 
     def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.connect(self.path)
-        assert self.frame()[:2] == (16, 0) # HELLO
-
-    def frame(self):
-        header = self.read(16)
-        kind, length, cookie = struct.unpack("=IIQ", header)
-        return kind, cookie, self.read(length)
-
-    def read(self, n):
-        data = b""
-        self.sock.settimeout(20 * SLOW)
-        while len(data) < n:
-            piece = self.sock.recv(n - len(data))
-            if not piece:
-                raise EOFError("hostd-proxy is gone")
-            data += piece
-        return data
+        self.link = Link(self.path)
+        assert self.link.frame(20)[:2] == (HELLO, 0)
 
     def views(self, *slots, whole=True, gone=()):
         self.cookie += 1
         view = json.dumps(dict(generation=self.cookie, whole=whole, upstreams=[], slots=slots, gone=list(gone))).encode()
-        self.sock.sendall(struct.pack("=IIQ", 1, len(view), self.cookie) + view)
-        kind, cookie, body = self.frame()
-        assert (kind, cookie) == (17, self.cookie), (kind, cookie)
+        self.link.send(VIEWS, self.cookie, view)
+        kind, cookie, body = self.link.frame(20)
+        assert (kind, cookie) == (APPLIED, self.cookie), (kind, cookie)
         return struct.unpack("=i", body)[0]
 
     def kill(self):
         self.process.kill()
         self.process.wait()
-        self.sock.close()
+        self.link.close()
 
     def stop(self):
         self.process.terminate()
         assert self.process.wait(10 * SLOW) == 0
-        self.sock.close()
+        self.link.close()
 
 
 def rule(line, index=0, **more):

@@ -5,12 +5,13 @@ What a denied question must not do is asserted where it would arrive: at the nam
 """
 import ctypes, json, os, random, re, shutil, signal, socket, struct, subprocess, sys, threading, time
 
+from border_world import ACK, APPLIED, HELLO, INSERT, SLOW, VIEWS, Link, Records, run, until
+from border_world import wire as make_wire
 from resolver_dns import FORMERR, NOERROR, NOTIMP, NXDOMAIN, REFUSED, SERVFAIL, Message, Upstream, query, receive_tcp
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 HOST = os.open("/proc/self/ns/net", os.O_RDONLY)
 PROGRAM = "/run/hostd/program"  # where nobody may start it, too
-SLOW = int(os.environ.get("HOSTD_TEST_SLOW", "1"))
 NOBODY = 65534
 PORT = 8453
 counts = {"passed": 0, "failed": 0, "skipped": 0}
@@ -20,19 +21,6 @@ def check(ok, what):
     counts["passed" if ok else "failed"] += 1
     print(("ok    " if ok else "FAIL  ") + what, flush=True)
     return ok
-
-
-def run(*command, ns=None):
-    subprocess.run((("ip", "netns", "exec", ns) if ns else ()) + command, check=True, capture_output=True, text=True)
-
-
-def until(condition, seconds=3):
-    end = time.monotonic() + seconds * SLOW
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 class Inside:
@@ -53,53 +41,36 @@ class Inside:
 
 class Hostd:
     """The fake daemon: the control socket, views, and what it says to requests for addresses in the kernel."""
-    VIEWS, ACK, HELLO, APPLIED, INSERT = 1, 2, 16, 17, 18
-
     def __init__(self, path):
-        self.path, self.socket, self.cookie = path, None, 0
+        self.path, self.link, self.cookie = path, None, 0
         self.inserts, self.applied, self.mode, self.held, self.hello = [], {}, "ack", [], None
         self.ports = set()  # that were asked for, as bits of their rule's
 
     def connect(self):
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.connect(self.path)
+        self.link = Link(self.path)
         self.hello = None
-        threading.Thread(target=self.read, args=(self.socket,), daemon=True).start()
+        threading.Thread(target=self.read, args=(self.link,), daemon=True).start()
         assert until(lambda: self.hello is not None), "no HELLO"
 
     def close(self):
-        self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
-
-    def send(self, kind, cookie, payload):
-        self.socket.sendall(struct.pack("=IIQ", kind, len(payload), cookie) + payload)
+        self.link.close()
 
     def ack(self, cookie, error=0):
-        self.send(self.ACK, cookie, struct.pack("=i", error))
+        self.link.send(ACK, cookie, struct.pack("=i", error))
 
-    def read(self, s):
-        data = b""
-        while True:
-            try:
-                more = s.recv(65536)
-            except OSError:
-                return
-            if not more:
-                return
-            data += more
-            while len(data) >= 16:
-                kind, length, cookie = struct.unpack("=IIQ", data[:16])
-                if len(data) < 16 + length:
-                    break
-                payload, data = data[16:16 + length], data[16 + length:]
-                self.frame(kind, cookie, payload)
+    def read(self, link):
+        try:
+            while True:
+                self.frame(*link.frame())
+        except (OSError, EOFError):
+            return
 
     def frame(self, kind, cookie, payload):
-        if kind == self.HELLO:
+        if kind == HELLO:
             self.hello = struct.unpack("=I", payload)[0]
-        elif kind == self.APPLIED:
+        elif kind == APPLIED:
             self.applied[cookie] = struct.unpack("=i", payload)[0]
-        elif kind == self.INSERT:
+        elif kind == INSERT:
             slot, rule, family, address, ttl, ports = struct.unpack("=HHB3x16sII", payload)
             self.ports.add(ports)
             address = socket.inet_ntop(*((socket.AF_INET, address[:4]) if family == 4 else (socket.AF_INET6, address)))
@@ -114,30 +85,9 @@ class Hostd:
     def views(self, slots, whole=True, gone=(), upstreams=None):
         self.cookie += 1
         view = {"generation": self.cookie, "whole": whole, "upstreams": UPSTREAMS if upstreams is None else upstreams, "slots": slots, "gone": list(gone)}
-        self.send(self.VIEWS, self.cookie, json.dumps(view).encode())
+        self.link.send(VIEWS, self.cookie, json.dumps(view).encode())
         assert until(lambda: self.cookie in self.applied), "views were not applied"
         return self.applied[self.cookie]
-
-
-class Records:
-    LAYOUT = "=HHHBBBBHHBBqQQQ16s64s256s96s"
-
-    def __init__(self, path):
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-        self.socket.bind(path)
-        os.chmod(path, 0o666)
-        self.list = []
-        threading.Thread(target=self.read, daemon=True).start()
-
-    def read(self):
-        while True:
-            f = struct.unpack(self.LAYOUT, self.socket.recv(4096))
-            text = [b.split(b"\0")[0].decode() for b in f[16:]]
-            self.list.append({"slot": f[2], "kind": f[3], "verdict": f[4], "family": f[5], "rule": f[8], "flags": f[9], "policy": text[0], "name": text[1], "reason": text[2]})
-
-    def find(self, **what):
-        return [r for r in list(self.list) if all(r[k] == v for k, v in what.items())]
 
 
 class Program:
@@ -175,16 +125,9 @@ class Program:
 # ---- the wires
 
 def plug(n):
-    """As hostd does it: a veth whose other end is in the instance, the same addresses on each."""
-    run("ip", "link", "add", "hv000%d" % n, "type", "veth", "peer", "name", "eth0", "netns", "c%d" % n)
-    run("ip", "addr", "add", "169.254.0.1/32", "dev", "hv000%d" % n)
-    run("ip", "addr", "add", "fe80::1/64", "dev", "hv000%d" % n, "nodad")
-    run("ip", "link", "set", "hv000%d" % n, "up")
-    run("ip", "route", "replace", "10.99.0.%d/32" % n, "dev", "hv000%d" % n)
-    run("ip", "addr", "add", "10.99.0.%d/32" % n, "dev", "eth0", ns="c%d" % n)
+    """Its link-local address is one that is known."""
+    make_wire("c%d" % n, n)
     run("ip", "addr", "add", "fe80::2/64", "dev", "eth0", "nodad", ns="c%d" % n)
-    run("ip", "link", "set", "eth0", "up", ns="c%d" % n)
-    run("ip", "route", "replace", "169.254.0.1/32", "dev", "eth0", ns="c%d" % n)
 
 
 def wires():
@@ -365,8 +308,8 @@ def test_denials(up, wire, records):
     check(ask(1, "example.org").rcode == REFUSED, "a wildcard is not for the name itself")
     for name in "denied.example.evil", "plain.example.denied.example", "xplain.example", "example", "com", "1.0.99.10.in-addr.arpa", "a.b.c.d.e.f.ip6.arpa", "12.34", "":
         check(ask(1, name, "PTR" if "arpa" in name else "A").rcode == REFUSED, "refused: %s" % (name or "the root"))
-    check(until(lambda: records.find(name="evil.example.org", verdict=1, policy="web", rule=1, slot=1)), "and is recorded with its rule")
-    check(records.find(name="plain.example", verdict=0, slot=1), "what is allowed is recorded, too")
+    check(records.find(name="evil.example.org", verdict="deny", policy="web", rule=1, slot=1), "and is recorded with its rule")
+    check(records.find(name="plain.example", verdict="allow", slot=1), "what is allowed is recorded, too")
     check(not wire.saw("denied") and not wire.saw("evil"), "nothing of it reached a name server")
 
 
@@ -573,7 +516,7 @@ def test_inserts(hostd):
 
 def test_limits(hostd, up, records):
     hostd.views([slot(2, allow("shared.example", "plain.example", "*.tunnel.example"), rate=20, burst=40, names=10)], whole=False)
-    records.list.clear()
+    records.all.clear()
     with client(2) as s:
         for _ in range(150):
             s.send(query("shared.example"))
@@ -583,7 +526,7 @@ def test_limits(hostd, up, records):
     check(40 <= good <= 60 * SLOW and good + len(bad) == 150, "a burst of 40 and 20 a second (%d)" % good)
     check(bad[0].ede and "20 questions" in bad[0].ede[1], "the others are told (%s)" % (bad[0].ede,))
     check(ask(1, "plain.example").rcode == NOERROR, "another instance is not held up")
-    check(len(records.find(slot=2, verdict=1)) <= 25 + 5 * SLOW, "and are not all recorded (%d)" % len(records.find(slot=2, verdict=1)))
+    check(len(records.matching(slot=2, verdict="deny")) <= 25 + 5 * SLOW, "and are not all recorded (%d)" % len(records.matching(slot=2, verdict="deny")))
     hostd.views([slot(2, allow("plain.example", "*.tunnel.example"), names=10)], whole=False)
     n = len(up.asked)
     codes = [ask(2, "t%d.tunnel.example" % i).rcode for i in range(20)]
@@ -757,7 +700,7 @@ def test_bad_views(hostd):
     hostd.cookie += 1
     for text in b"{x", b"{}", json.dumps({"generation": 1, "whole": True, "upstreams": [], "slots": [{"slot": 1}], "gone": []}).encode():
         hostd.applied.pop(hostd.cookie, None)
-        hostd.send(hostd.VIEWS, hostd.cookie, text)
+        hostd.link.send(VIEWS, hostd.cookie, text)
         check(until(lambda: hostd.cookie in hostd.applied) and hostd.applied[hostd.cookie] < 0, "views that are none are refused")
     check(ask(1, "plain.example").rcode == NOERROR and ask(1, "denied.example").rcode == REFUSED, "and the last good ones hold")
 
@@ -824,7 +767,7 @@ def main():
     up = Upstream(lambda: Inside("up"), "192.0.2.53", ZONE)
     second = Upstream(lambda: Inside("up"), "192.0.2.55", ZONE)
     wire = Capture()
-    records = Records("/run/hostd/flow-records.sock")
+    records = Records()
     program = Program()
     hostd = Hostd("/run/hostd/resolver.sock")
     hostd.connect()
