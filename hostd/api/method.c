@@ -271,11 +271,13 @@ static const Param params_secret_value[] = {
 static const Param params_secret_grant[] = {
         SECRET_PARAM,
         NAME_PARAM,
-        {"host", 0, PARAM_STRING, PARAM_REQUIRED, VALID_HOST, .meta = "HOST", .doc = "exact name of the host that may get the value"},
+        {"host", 0, PARAM_STRING, 0, VALID_HOST, .meta = "HOST", .doc = "exact name of the host that may get the value"},
         {"port", 'p', PARAM_INT, 0, .min = 1, .max = 65535, .meta = "PORT", .doc = "its TCP port (default 443)"},
         {"header", 0, PARAM_STRING, 0, VALID_HEADER, .meta = "HEADER", .doc = "the value's place: this header, alone or after one word"},
         {"basic", 0, PARAM_BOOL, 0, .doc = "the value's place: the password of Authorization: Basic"},
         {"query", 0, PARAM_STRING, 0, VALID_QUERY, .meta = "PARAMETER", .doc = "the value's place: this parameter of the query"},
+        {"file", 0, PARAM_BOOL, 0, .doc = "the value itself, as the file /run/hostd/secrets/SECRET in the instance, without a host"},
+        {"owner", 0, PARAM_INT, 0, .min = 0, .max = 1048575, .meta = "UID", .doc = "with file: the uid in the instance that may read it (default 0)"},
         {"inject", 0, PARAM_BOOL, 0, .doc = "write the whole header, without a placeholder"},
         {"word", 0, PARAM_STRING, 0, VALID_HEADER, .meta = "WORD", .doc = "with inject: what stands before the value, such as Bearer"},
         {"login", 0, PARAM_STRING, 0, VALID_LOGIN, .meta = "USER", .doc = "with inject and basic: the user"},
@@ -352,7 +354,7 @@ static const Column columns_secret[] = {
 };
 static const Column columns_grant[] = {
         {"id", "ID"}, {"secret", "SECRET"}, {"name", "INSTANCE"}, {"host", "HOST"}, {"port", "PORT", .type = PARAM_INT}, {"place", "PLACE"}, {"field", "FIELD"},
-        {"until", "UNTIL"}, {"state", "STATE"}, {"placeholder", "PLACEHOLDER"}, {"inject", "INJECT", true, PARAM_BOOL}, {"word", "WORD", true}, {"login", "LOGIN", true},
+        {"until", "UNTIL"}, {"state", "STATE"}, {"placeholder", "PLACEHOLDER"}, {"owner", "OWNER", true, PARAM_INT}, {"inject", "INJECT", true, PARAM_BOOL}, {"word", "WORD", true}, {"login", "LOGIN", true},
         {"methods", "METHODS", true}, {"paths", "PATHS", true}, {"created", "CREATED", true}, {NULL},
 };
 static const Column columns_change[] = {{"text", "CHANGE"}, {NULL}};
@@ -459,7 +461,7 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_SECRET_REVOKE] = {"io.hostd.Secret.Revoke", "secret revoke", ADMIN, MUTATES, 0, params_secret, .doc = "Forget a secret and end all its grants"},
         [METHOD_SECRET_LIST] = {"io.hostd.Secret.List", "secret list", VIEW, 0, 0, params_list, "secrets", columns_secret, "List secrets, without their values"},
         [METHOD_SECRET_GRANT] = {"io.hostd.Secret.Grant", "secret grant", ADMIN, MUTATES, 0, params_secret_grant, .doc = "Bind a secret to an instance, a host and a place in requests",
-                .manual = "Exactly one of header, basic and query. Reply: {id, placeholder}; the placeholder is what the workload writes where the value belongs."},
+                .manual = "Exactly one of header, basic, query and file; all but file need a host. Reply: {id, placeholder}; the placeholder is what the workload writes where the value belongs. With file: {id, path}."},
         [METHOD_SECRET_UNGRANT] = {"io.hostd.Secret.Ungrant", "secret ungrant", ADMIN, MUTATES, 0, params_grant_id, .doc = "End a grant"},
         [METHOD_SECRET_GRANTS] = {"io.hostd.Secret.Grants", "secret grants", VIEW, 0, 0, params_secret_grants, "grants", columns_grant, "List what secrets are granted to"},
         [METHOD_SECRET_AUTHORITY] = {"io.hostd.Secret.Authority", "secret authority", OPERATE, MUTATES | SPECIAL, 0, params_name, .doc = "Show the certificate that an instance has to trust",

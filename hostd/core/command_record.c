@@ -19,7 +19,8 @@ void command_record_exit(CommandRecord *record, int wait_status) {
 }
 
 static const char *const command_file_words[_GUEST_VERB_MAX] = {
-        [GUEST_WRITE] = "write", [GUEST_READ] = "read", [GUEST_LIST] = "list", [GUEST_REMOVE] = "remove"};
+        [GUEST_WRITE] = "write", [GUEST_READ] = "read", [GUEST_LIST] = "list", [GUEST_REMOVE] = "remove",
+        [GUEST_DELIVER] = "write", [GUEST_ADOPT] = "have certificates taken up from"};
 
 static char *command_failure(const Command *command, GuestStage stage, int errnum) {
         const char *why = strerror(errnum), *word = command_file_words[command->verb];

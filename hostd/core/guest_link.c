@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "core/command_link.h"
+#include "core/delivery.h"
 #include "core/manager.h"
 #include "core/warm.h"
 
@@ -42,9 +43,15 @@ void guest_link_up(Instance *instance, int fd, pid_t pid) {
                 instance_notify(instance, GOAL_GUEST, r, &err);
                 return;
         }
-        instance->guest_ready = true;
         command_link_restore(instance);
         manager_unwarn(instance->manager, "guest-helper", instance->record.name);
+        if (!delivery_link_up(instance))
+                guest_link_open(instance);
+}
+
+void guest_link_open(Instance *instance) {
+        instance->guest_ready = true;
+        instance->guest_deadline = sd_event_source_disable_unref(instance->guest_deadline);
         instance_notify(instance, GOAL_GUEST, 0, NULL);
 }
 
@@ -58,6 +65,7 @@ void guest_link_down(Instance *instance) {
         if (!m->stopping && m->commands)
                 command_manager_drop_channel(m->commands, instance->guest, "the instance was stopped");
         instance->guest = guest_channel_free(instance->guest);
+        delivery_link_down(instance);
 }
 
 static void channel_gone(GuestChannel *channel, void *userdata) {
@@ -68,6 +76,7 @@ static void channel_gone(GuestChannel *channel, void *userdata) {
                         continue;
                 i->guest_ready = false;
                 i->guest = guest_channel_free(i->guest);
+                delivery_link_down(i);
                 if (i->state != INSTANCE_RUNNING)
                         continue;
                 manager_warn(m, "guest-helper", i->record.name, "the guest helper died; its commands were ended, it is started again");

@@ -8,4 +8,5 @@
 
 void guest_link_up(Instance *instance, int fd /* owned */, pid_t pid);
 void guest_link_down(Instance *instance);
+void guest_link_open(Instance *instance); // commands may come: what has to be there before them is
 json_t *command_record_json(const CommandRecord *record);

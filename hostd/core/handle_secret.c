@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 
 #include "base/io.h"
+#include "core/delivery.h"
 #include "core/handle.h"
 #include "core/interceptor.h"
 #include "core/secrets.h"
+#include "guest/proto.h"
 #include "secret/ca.h"
 
 static Secrets *secrets_of(Request *request) {
@@ -44,6 +46,21 @@ static int value_read(int fd, Value **ret, Error *err) {
         return 0;
 }
 
+static void delivered(void *userdata, int r, Error *err) {
+        request_release(userdata); // what could not be delivered is a warning, and tried again
+}
+
+// So that the next command finds what this one put there.
+static void answer_after_delivery(Request *request, Secrets *s, const char *instance) {
+        delivery_wait(s, instance, delivered, request_hold(request));
+}
+
+static void answer_after_deliveries(Request *request, Secrets *s, const char *secret) {
+        for (size_t i = s->n; i < s->n_all; i++)
+                if (strcmp(s->bindings[i]->secret, secret) == 0)
+                        answer_after_delivery(request, s, s->bindings[i]->instance);
+}
+
 static void take_value(Request *request, int (*put)(Secrets *secrets, const char *name, const Value *value, Error *err)) {
         _cleanup_(value_freep) Value *value = NULL;
         _cleanup_error_ Error err = ERROR_NULL;
@@ -64,6 +81,7 @@ static void take_value(Request *request, int (*put)(Secrets *secrets, const char
                 return;
         }
         request_reply(request, json_pack("{s:s, s:I}", "secret", secret.name, "version", (json_int_t) secret.version));
+        answer_after_deliveries(request, s, secret.name);
 }
 
 static int put_new(Secrets *s, const char *name, const Value *value, Error *err) {
@@ -87,6 +105,8 @@ void handle_secret_revoke(Request *request) {
         if (!s)
                 return;
         r = secrets_revoke(s, request_string(request, "secret"), &ended, &err);
+        for (const Delivery *d = s->deliveries; d; d = d->next)
+                answer_after_delivery(request, s, d->instance);
         if (r < 0)
                 (void) request_fail(request, r, &err);
         else
@@ -96,7 +116,7 @@ void handle_secret_revoke(Request *request) {
 static int count_grants(const Secrets *s, const char *name) {
         int n = 0;
 
-        for (size_t i = 0; i < s->n; i++)
+        for (size_t i = 0; i < s->n_all; i++)
                 n += strcmp(s->bindings[i]->secret, name) == 0;
         return n;
 }
@@ -142,7 +162,12 @@ static json_t *grant_json(const Secrets *s, const Binding *b) {
         (void) json_object_set_new(row, "paths", json_string(paths ?: ""));
         (void) json_object_set_new(row, "created", json_time(b->created));
         (void) json_object_set_new(row, "until", json_time(b->until));
-        (void) json_object_set_new(row, "state", json_string(interceptor_state(interceptor_find(s, b->instance))));
+        (void) json_object_set_new(row, "state", json_string(b->place == BINDING_FILE ? delivery_state(s, b->instance) : interceptor_state(interceptor_find(s, b->instance))));
+        if (b->place == BINDING_FILE) {
+                (void) json_object_set_new(row, "field", json_sprintf(GUEST_FILE_SECRETS "/%s", b->secret));
+                (void) json_object_del(row, "port");
+        } else
+                (void) json_object_del(row, "owner");
         return row;
 }
 
@@ -151,7 +176,7 @@ void handle_secret_grants(Request *request) {
         Secrets *s = secrets_of(request);
         json_t *rows = json_array();
 
-        for (size_t i = 0; s && i < s->n; i++)
+        for (size_t i = 0; s && i < s->n_all; i++)
                 if (!name || strcmp(s->bindings[i]->instance, name) == 0)
                         (void) json_array_append_new(rows, grant_json(s, s->bindings[i]));
         request_reply(request, json_pack("{s:o}", "grants", rows));
@@ -187,14 +212,14 @@ static int set_list(const Request *request, const char *key, char ***ret) {
         return 0;
 }
 
-// Exactly one of the three.
+// Exactly one of the four.
 static BindingPlace place_of(const Request *request) {
         const char *header = request_string(request, "header"), *query = request_string(request, "query");
-        bool basic = request_bool(request, "basic");
+        bool basic = request_bool(request, "basic"), file = request_bool(request, "file");
 
-        if ((header != NULL) + (query != NULL) + basic != 1)
+        if ((header != NULL) + (query != NULL) + basic + file != 1)
                 return _BINDING_PLACE_INVALID;
-        return header ? BINDING_HEADER : query ? BINDING_QUERY : BINDING_BASIC;
+        return header ? BINDING_HEADER : query ? BINDING_QUERY : basic ? BINDING_BASIC : BINDING_FILE;
 }
 
 static int binding_of(const Request *request, Binding **ret) {
@@ -205,8 +230,9 @@ static int binding_of(const Request *request, Binding **ret) {
                 return -ENOMEM;
         (void) snprintf(b->secret, sizeof(b->secret), "%s", request_string(request, "secret"));
         (void) snprintf(b->instance, sizeof(b->instance), "%s", request_string(request, "name"));
-        b->port = (uint16_t) request_int(request, "port", 443);
         b->place = place_of(request);
+        b->port = (uint16_t) request_int(request, "port", b->place == BINDING_FILE ? 0 : 443);
+        b->owner = (uint32_t) request_int(request, "owner", 0);
         b->inject = request_bool(request, "inject");
         b->until = span > 0 ? clock_realtime() + (usec_t) span : 0;
         if (set_text(&b->host, request_string(request, "host")) < 0 ||
@@ -234,7 +260,11 @@ void handle_secret_grant(Request *request) {
                 return;
         }
         (void) json_object_set_new(request->detail, "id", json_string(b->id));
-        request_reply(request, b->inject ? json_pack("{s:s}", "id", b->id) : json_pack("{s:s, s:s}", "id", b->id, "placeholder", b->placeholder));
+        if (b->place == BINDING_FILE)
+                request_reply(request, json_pack("{s:s, s:o}", "id", b->id, "path", json_sprintf(GUEST_FILE_SECRETS "/%s", b->secret)));
+        else
+                request_reply(request, b->inject ? json_pack("{s:s}", "id", b->id) : json_pack("{s:s, s:s}", "id", b->id, "placeholder", b->placeholder));
+        answer_after_delivery(request, s, b->instance);
         b = NULL; // the secrets' own now
 }
 
@@ -252,6 +282,8 @@ void handle_secret_ungrant(Request *request) {
                 (void) json_object_set_new(request->detail, "name", json_string(b->instance));
         }
         r = secrets_ungrant(s, id, &err);
+        for (const Delivery *d = s->deliveries; d; d = d->next)
+                answer_after_delivery(request, s, d->instance);
         if (r < 0)
                 (void) request_fail(request, r, &err);
 }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "core/manager.h"
+#include "core/secrets.h"
 
 #define PAUSE_TIMEOUT (2 * USEC_PER_SEC)
 
@@ -38,6 +38,7 @@ static void pausing_end(Instance *instance, int r, const Error *err) {
                 if (changed)
                         instance_event(instance, paused ? "instance-paused" : "instance-resumed", NULL);
         }
+        secrets_plan(instance->manager); // what waited for it to be resumed
         instance_notify(instance, GOAL_PAUSED, r, err);
 }
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/delivery.h"
 #include "core/interceptor.h"
 #include "secret/ca.h"
 
@@ -14,7 +15,7 @@ static void plan_ending(Secrets *s);
 
 // The end of a binding that no request records.
 static void audit_end(Secrets *s, const Binding *b) {
-        json_t *detail = json_pack("{s:s, s:s, s:s}", "id", b->id, "secret", b->secret, "host", b->host);
+        json_t *detail = json_pack("{s:s, s:s, s:s*}", "id", b->id, "secret", b->secret, "host", b->host);
         AuditRecord record = {.user = "hostd", .method = "io.hostd.Secret.Ungrant", .target = b->instance, .result = "ended", .detail = detail};
         _cleanup_error_ Error err = ERROR_NULL;
 
@@ -28,6 +29,7 @@ static int sync_now(sd_event_source *source, void *userdata) {
 
         m->secrets->sync = sd_event_source_disable_unref(m->secrets->sync);
         interceptors_sync(m);
+        deliveries_sync(m);
         return 0;
 }
 
@@ -37,21 +39,21 @@ void secrets_plan(Manager *m) {
 }
 
 // What serves the instance's grants has to be made anew.
-static void grants_changed(Secrets *s, const char *instance) {
-        for (Interceptor *i = s->interceptors; i; i = i->next)
-                if (strcmp(i->instance, instance) == 0)
+static void grant_came(Secrets *s, const Binding *b) {
+        for (Interceptor *i = s->interceptors; i && b->place != BINDING_FILE; i = i->next)
+                if (strcmp(i->instance, b->instance) == 0)
                         i->stale = true;
-        secrets_plan(s->manager);
+        delivery_plan(s, b->instance);
 }
 
 // So that what ends needs no memory.
 static int reserve(Secrets *s, size_t n) {
-        Binding **bindings = reallocarray(s->bindings, s->n + n, sizeof(Binding *)), **leaving;
+        Binding **bindings = reallocarray(s->bindings, s->n_all + n, sizeof(Binding *)), **leaving;
 
         if (!bindings)
                 return -ENOMEM;
         s->bindings = bindings;
-        leaving = reallocarray(s->leaving, s->n_leaving + s->n + n, sizeof(Binding *));
+        leaving = reallocarray(s->leaving, s->n_leaving + s->n_all + n, sizeof(Binding *));
         if (!leaving)
                 return -ENOMEM;
         s->leaving = leaving;
@@ -62,11 +64,13 @@ static int reserve(Secrets *s, size_t n) {
 static void drop(Secrets *s, size_t i, const char *event) {
         Binding *b = s->bindings[i];
 
-        memmove(s->bindings + i, s->bindings + i + 1, (--s->n - i) * sizeof(Binding *));
+        memmove(s->bindings + i, s->bindings + i + 1, (--s->n_all - i) * sizeof(Binding *));
+        s->n -= i < s->n;
         s->leaving[s->n_leaving++] = b;
-        interceptors_end(s, b->instance);
-        secrets_plan(s->manager);
-        event_publish(s->manager->bus, event, b->instance, json_pack("{s:s, s:s, s:s}", "id", b->id, "secret", b->secret, "host", b->host));
+        if (b->place != BINDING_FILE)
+                interceptors_end(s, b->instance);
+        delivery_plan(s, b->instance);
+        event_publish(s->manager->bus, event, b->instance, json_pack("{s:s, s:s, s:s*}", "id", b->id, "secret", b->secret, "host", b->host));
 }
 
 // Takes those that left out of the store, too.
@@ -85,7 +89,7 @@ static void end_those_over(Secrets *s) {
         usec_t now = clock_realtime();
         _cleanup_error_ Error err = ERROR_NULL;
 
-        for (size_t i = s->n; i-- > 0;)
+        for (size_t i = s->n_all; i-- > 0;)
                 if (binding_is_over(s->bindings[i], now)) {
                         audit_end(s, s->bindings[i]);
                         drop(s, i, "secret-ended");
@@ -107,11 +111,21 @@ static void plan_ending(Secrets *s) {
         usec_t next = s->n_leaving > 0 ? clock_realtime() + RETRY_EVERY : USEC_INFINITY;
 
         s->ending = sd_event_source_disable_unref(s->ending);
-        for (size_t i = 0; i < s->n; i++)
+        for (size_t i = 0; i < s->n_all; i++)
                 if (s->bindings[i]->until > 0)
                         next = MIN2(next, s->bindings[i]->until);
         if (next < USEC_INFINITY)
                 (void) sd_event_add_time(s->manager->event, &s->ending, CLOCK_REALTIME, MAX2(next, clock_realtime() + USEC_PER_SEC), ENDING_ACCURACY, ending_due, s);
+}
+
+// Keeps the order among those for the wire.
+static void order(Secrets *s) {
+        for (size_t i = 0; i < s->n_all; i++)
+                if (s->bindings[i]->place != BINDING_FILE) {
+                        Binding *b = s->bindings[i];
+                        memmove(s->bindings + s->n + 1, s->bindings + s->n, (i - s->n) * sizeof(Binding *));
+                        s->bindings[s->n++] = b;
+                }
 }
 
 static int load(Secrets *s, Error *err) {
@@ -119,15 +133,16 @@ static int load(Secrets *s, Error *err) {
         int r = seal_open(s->manager->state_fd, getenv("CREDENTIALS_DIRECTORY"), &s->vault.seal, err);
 
         if (r >= 0)
-                r = binding_list(&s->vault, &s->bindings, &s->n, &damaged, err);
+                r = binding_list(&s->vault, &s->bindings, &s->n_all, &damaged, err);
         if (r < 0)
                 return r;
         if (reserve(s, 1) < 0) {
-                bindings_free(s->bindings, s->n);
+                bindings_free(s->bindings, s->n_all);
                 s->bindings = NULL;
-                s->n = 0;
+                s->n_all = 0;
                 return error_set_errno(err, ENOMEM, "cannot list the bindings");
         }
+        order(s);
         if (damaged > 0)
                 return error_set(err, ERR_CONFLICT, "%u bindings in the state database are damaged and not in force", damaged);
         return 0;
@@ -161,9 +176,10 @@ Secrets *secrets_free(Secrets *s) {
         if (!s)
                 return NULL;
         interceptors_free(s);
+        deliveries_free(s);
         s->ending = sd_event_source_disable_unref(s->ending);
         s->sync = sd_event_source_disable_unref(s->sync);
-        bindings_free(s->bindings, s->n);
+        bindings_free(s->bindings, s->n_all);
         bindings_free(s->leaving, s->n_leaving);
         (void) seal_free(s->vault.seal);
         free(s);
@@ -177,18 +193,32 @@ static int check_value(Secrets *s, const Binding *b, Error *err) {
         return r < 0 ? r : binding_check_value(b, value, err);
 }
 
+static int check_count(const Secrets *s, const Binding *b, Error *err) {
+        size_t files = 0;
+
+        for (size_t i = s->n; b->place == BINDING_FILE && i < s->n_all; i++)
+                files += strcmp(s->bindings[i]->instance, b->instance) == 0;
+        return files < DELIVERY_FILES_MAX ? 0 : error_set(err, ERR_QUOTA, "%s has %d secrets as files, and can have no more", b->instance, DELIVERY_FILES_MAX);
+}
+
 int secrets_grant(Secrets *s, Binding *binding, Error *err) {
         int r;
 
         if (reserve(s, 1) < 0)
                 return error_set_errno(err, ENOMEM, "cannot grant");
-        r = check_value(s, binding, err);
+        r = check_count(s, binding, err);
         if (r >= 0)
-                r = binding_add(&s->vault, binding, s->bindings, s->n, err);
+                r = check_value(s, binding, err);
+        if (r >= 0)
+                r = binding_add(&s->vault, binding, s->bindings, s->n_all, err);
         if (r < 0)
                 return r;
-        s->bindings[s->n++] = binding;
-        grants_changed(s, binding->instance);
+        s->bindings[s->n_all++] = binding;
+        if (binding->place != BINDING_FILE) {
+                memmove(s->bindings + s->n + 1, s->bindings + s->n, (s->n_all - 1 - s->n) * sizeof(Binding *));
+                s->bindings[s->n++] = binding;
+        }
+        grant_came(s, binding);
         plan_ending(s);
         return 0;
 }
@@ -200,7 +230,7 @@ int secrets_ungrant(Secrets *s, const char *id, Error *err) {
 
         for (size_t i = 0; i < s->n_leaving; i++)
                 found = found || strcmp(s->leaving[i]->id, id) == 0;
-        for (size_t i = s->n; i-- > 0;)
+        for (size_t i = s->n_all; i-- > 0;)
                 if (strcmp(s->bindings[i]->id, id) == 0) {
                         drop(s, i, "secret-ungranted");
                         found = true;
@@ -216,13 +246,15 @@ int secrets_ungrant(Secrets *s, const char *id, Error *err) {
 int secrets_rotate(Secrets *s, const char *name, const Value *value, Error *err) {
         int r = 0;
 
-        for (size_t i = 0; i < s->n && r >= 0; i++)
+        for (size_t i = 0; i < s->n_all && r >= 0; i++)
                 if (strcmp(s->bindings[i]->secret, name) == 0)
                         r = binding_check_value(s->bindings[i], value, err);
         if (r >= 0)
                 r = secret_rotate(&s->vault, name, value, err);
-        if (r >= 0)
+        if (r >= 0) {
                 interceptors_refill(s, name);
+                delivery_plan_secret(s, name);
+        }
         return r;
 }
 
@@ -231,7 +263,7 @@ int secrets_revoke(Secrets *s, const char *name, unsigned *ret_ended, Error *err
         int r = secret_get(&s->vault, name, &(Secret) {0}, err);
 
         *ret_ended = 0;
-        for (size_t i = s->n; r >= 0 && i-- > 0;)
+        for (size_t i = s->n_all; r >= 0 && i-- > 0;)
                 if (strcmp(s->bindings[i]->secret, name) == 0) {
                         drop(s, i, "secret-ungranted");
                         ++*ret_ended;
@@ -261,12 +293,13 @@ int secrets_forget_instance(Manager *m, const char *instance, Error *err) {
         Secrets *s = m->secrets;
         int r;
 
-        for (size_t i = s ? s->n : 0; i-- > 0;)
+        for (size_t i = s ? s->n_all : 0; i-- > 0;)
                 if (strcmp(s->bindings[i]->instance, instance) == 0)
                         drop(s, i, "secret-ungranted");
         r = forget_stored(&vault, instance, err);
         if (!s)
                 return r;
+        delivery_forget(s, instance);
         if (r >= 0)
                 r = settle(s, err);
         plan_ending(s);
@@ -274,7 +307,7 @@ int secrets_forget_instance(Manager *m, const char *instance, Error *err) {
 }
 
 const Binding *secrets_find(const Secrets *s, const char *id) {
-        for (size_t i = 0; i < s->n; i++)
+        for (size_t i = 0; i < s->n_all; i++)
                 if (strcmp(s->bindings[i]->id, id) == 0)
                         return s->bindings[i];
         return NULL;

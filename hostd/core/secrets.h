@@ -8,13 +8,14 @@
 typedef struct Secrets {
         Manager *manager; // borrowed
         Vault vault;
-        Binding **bindings; // owned; none that is over
-        size_t n;
+        Binding **bindings;   // owned; none that is over. First those for the wire,
+        size_t n, n_all;      // and behind the n-th those that are files
         Binding **leaving; // owned; in force no more, but still in the store. Room for all of `bindings`, too
         size_t n_leaving;
         sd_event_source *ending; // of the binding that ends next, or when the store is tried again
         sd_event_source *sync;   // interceptors_sync() soon
         struct Interceptor *interceptors; // see core/interceptor.h
+        struct Delivery *deliveries;      // see core/delivery.h
 } Secrets;
 
 // Opens the seal and reads the bindings. A failure leaves hostd without secrets, with a warning: it does not stop it.

@@ -19,6 +19,7 @@
 
 #include "base/io.h"
 #include "base/strv.h"
+#include "guest/deliver.h"
 #include "guest/files.h"
 #include "guest/login.h"
 #include "guest/relay.h"
@@ -169,7 +170,7 @@ void child_run(const ChildSpec *spec) {
         found = user_load("/etc", request->user, &user);
         if (found == 1 && request->header.value == GUEST_LOGIN)
                 found = -ENOENT; // PAM knows names only
-        r = found < 0 ? found : login_env(&user, request, &env);
+        r = found < 0 ? found : login_env(&user, request, deliver_environment(), &env);
         child_wait(status);
         if (found < 0)
                 child_fail(status, GUEST_STAGE_USER, found);

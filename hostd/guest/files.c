@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 
 #include "base/io.h"
+#include "guest/deliver.h"
 #include "guest/tree.h"
 #include "guest/user.h"
 
@@ -225,6 +226,8 @@ static int (*const files_table[_GUEST_VERB_MAX])(const Request *request, Error *
         [GUEST_READ] = files_read,
         [GUEST_LIST] = files_list,
         [GUEST_REMOVE] = files_remove,
+        [GUEST_DELIVER] = deliver_run,
+        [GUEST_ADOPT] = deliver_adopt,
 };
 
 int files_run(const Request *request, Error *err) {

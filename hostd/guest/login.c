@@ -24,7 +24,7 @@ static int login_put(char ***env, const char *assignment) {
         return strv_append(env, assignment);
 }
 
-int login_env(const User *user, const Request *request, char ***ret) {
+int login_env(const User *user, const Request *request, const char *const *more, char ***ret) {
         _cleanup_strv_ char **env = NULL;
         int r = strv_append(&env, "PATH=" LOGIN_PATH);
 
@@ -40,6 +40,8 @@ int login_env(const User *user, const Request *request, char ***ret) {
                 r = strv_append(&env, "LANG=C.UTF-8");
         if (r >= 0 && (request->header.flags & GUEST_FLAG_TTY))
                 r = strv_append(&env, "TERM=xterm-256color");
+        for (const char *const *v = more; r >= 0 && v && *v; v++)
+                r = strv_append(&env, *v);
         for (char **v = request->env; r >= 0 && *v; v++)
                 r = strchr(*v, '=') ? login_put(&env, *v) : 0;
         if (r < 0)

@@ -44,6 +44,8 @@ typedef enum GuestVerb { // what an EXEC starts
         GUEST_READ,   // path -> stream on fd 1
         GUEST_LIST,   // directory entries of path -> stream on fd 1
         GUEST_REMOVE, // path
+        GUEST_DELIVER, // fd 0 -> what the instance has of hostd's, whole (GuestFile); path is for sentences only
+        GUEST_ADOPT,   // the guest's own programs take up what was delivered: slow
         _GUEST_VERB_MAX,
 } GuestVerb;
 
@@ -71,3 +73,21 @@ typedef struct GuestDenied {
         GuestHeader header;
         char text[GUEST_DENIED_TEXT]; // one line, zeros behind
 } GuestDenied;
+
+// What GUEST_DELIVER reads: one after the other, each with `size` bytes behind it, and an END last. What is there from earlier and not among them goes.
+#define GUEST_FILE_MAGIC 0x68736766u
+#define GUEST_FILES "/run/hostd"
+#define GUEST_FILE_SECRETS GUEST_FILES "/secrets"
+#define GUEST_FILE_AUTHORITY_PATH GUEST_FILES "/ca.crt"
+
+typedef enum GuestFileKind {
+        GUEST_FILE_AUTHORITY = 1, // PEM: the instance is to trust it
+        GUEST_FILE_SECRET,        // secrets/NAME, for `uid` alone
+        GUEST_FILE_END,
+} GuestFileKind;
+
+typedef struct GuestFile {
+        uint32_t magic, kind;
+        uint32_t size, uid;
+        char name[36]; // [a-z0-9-]{1,32}, zeros behind
+} GuestFile;

@@ -15,6 +15,7 @@ static const char *const place_names[_BINDING_PLACE_MAX] = {
         [BINDING_HEADER] = "header",
         [BINDING_BASIC] = "basic",
         [BINDING_QUERY] = "query",
+        [BINDING_FILE] = "file",
 };
 
 const char *binding_place_to_string(BindingPlace place) {
@@ -86,7 +87,7 @@ static int check_place(const Binding *b, Error *err) {
         int r = 0;
 
         if (b->place < 0 || b->place >= _BINDING_PLACE_MAX)
-                return error_set_field(err, "header", "a place is needed: --header NAME, --basic or --query NAME");
+                return error_set_field(err, "header", "a place is needed: --header NAME, --basic, --query NAME or --file");
         if (b->place != BINDING_BASIC)
                 r = valid_check(b->place == BINDING_HEADER ? VALID_HEADER : VALID_QUERY, binding_place_to_string(b->place), b->field, err);
         else if (b->field)
@@ -117,10 +118,25 @@ static int check_inject(const Binding *b, Error *err) {
 static int check_placeholder(const Binding *b, Error *err) {
         size_t n = strlen(BINDING_PLACEHOLDER);
 
-        if (b->inject ? *b->placeholder == 0
+        if (b->inject || b->place == BINDING_FILE ? *b->placeholder == 0
                       : strncmp(b->placeholder, BINDING_PLACEHOLDER, n) == 0 && strlen(b->placeholder) == n + 32 && valid_is(VALID_ID, b->placeholder + n))
                 return 0;
         return error_set(err, ERR_INVALID, "the placeholder of binding %s is not valid", b->id);
+}
+
+// What speaks of requests is not silently left out.
+static int check_file(const Binding *b, Error *err) {
+        if (b->host || b->port || b->field || b->word || b->user || b->inject || strv_length(b->methods) > 0 || strv_length(b->paths) > 0)
+                return error_set_field(err, "file", "a file has an owner and a time, and nothing that requests have");
+        return b->owner <= BINDING_OWNER_MAX ? check_placeholder(b, err) : error_set_field(err, "owner", "owner must be 0 to %d", BINDING_OWNER_MAX);
+}
+
+static int check_host(const Binding *b, Error *err) {
+        if (!b->host)
+                return error_set_field(err, "host", "a host is needed: --host NAME");
+        if (b->owner)
+                return error_set_field(err, "owner", "only a file has an owner");
+        return valid_check(VALID_HOST, "host", b->host, err);
 }
 
 int binding_check(const Binding *b, Error *err) {
@@ -130,8 +146,9 @@ int binding_check(const Binding *b, Error *err) {
                 r = valid_check(VALID_NAME, "secret", b->secret, err);
         if (r == 0)
                 r = valid_check(VALID_NAME, "name", b->instance, err);
-        if (r == 0)
-                r = valid_check(VALID_HOST, "host", b->host, err);
+        if (r < 0 || b->place == BINDING_FILE)
+                return r < 0 ? r : check_file(b, err);
+        r = check_host(b, err);
         if (r == 0 && b->port == 0)
                 r = error_set_field(err, "port", "port must be 1 to 65535");
         if (r == 0)
@@ -147,6 +164,8 @@ int binding_check(const Binding *b, Error *err) {
 
 // A line break in a value would be a header of the value's own making.
 int binding_check_value(const Binding *b, const Value *value, Error *err) {
+        if (b->place == BINDING_FILE)
+                return 0;
         if (value->size > BINDING_VALUE_MAX)
                 return error_set(err, ERR_INVALID, "secret \"%s\" has %zu bytes: %d fit into a request", b->secret, value->size, BINDING_VALUE_MAX);
         for (size_t i = 0; i < value->size; i++)
@@ -167,6 +186,8 @@ static const char *place_field(const Binding *b) {
 
 // Placeholders tell themselves apart, so any number of them may wait in one place.
 bool binding_clashes(const Binding *a, const Binding *b) {
+        if (a->place == BINDING_FILE || b->place == BINDING_FILE)
+                return a->place == b->place && strcmp(a->instance, b->instance) == 0 && strcmp(a->secret, b->secret) == 0;
         if (!a->inject && !b->inject)
                 return false;
         return strcmp(a->instance, b->instance) == 0 && strcmp(a->host, b->host) == 0 && a->port == b->port &&
@@ -184,8 +205,9 @@ static json_t *strv_to_json(char *const *v) {
 }
 
 json_t *binding_to_json(const Binding *b) {
-        return json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:b, s:s*, s:s*, s:s*, s:o, s:o, s:s, s:I, s:I}", "id", b->id, "secret", b->secret, "instance",
-                         b->instance, "host", b->host, "port", (int) b->port, "place", binding_place_to_string(b->place), "inject", b->inject, "field", b->field,
+        return json_pack("{s:s, s:s, s:s, s:s*, s:i, s:s, s:I, s:b, s:s*, s:s*, s:s*, s:o, s:o, s:s, s:I, s:I}", "id", b->id, "secret", b->secret, "instance",
+                         b->instance, "host", b->host, "port", (int) b->port, "place", binding_place_to_string(b->place), "owner", (json_int_t) b->owner, "inject",
+                         b->inject, "field", b->field,
                          "word", b->word, "login", b->user, "methods", strv_to_json(b->methods), "paths", strv_to_json(b->paths), "placeholder",
                          b->placeholder, "created", (json_int_t) b->created, "until", (json_int_t) b->until);
 }
@@ -215,7 +237,7 @@ static void fixed_from_json(const json_t *object, const char *key, char *ret, si
 static int binding_from_json(const json_t *object, Binding **ret) {
         _cleanup_(binding_freep) Binding *b = calloc(1, sizeof(Binding));
         json_int_t port = json_integer_value(json_object_get(object, "port")), created = json_integer_value(json_object_get(object, "created")),
-                   until = json_integer_value(json_object_get(object, "until"));
+                   until = json_integer_value(json_object_get(object, "until")), owner = json_integer_value(json_object_get(object, "owner"));
         int r;
 
         if (!b)
@@ -225,6 +247,7 @@ static int binding_from_json(const json_t *object, Binding **ret) {
         fixed_from_json(object, "instance", b->instance, sizeof(b->instance));
         fixed_from_json(object, "placeholder", b->placeholder, sizeof(b->placeholder));
         b->port = port > 0 && port <= UINT16_MAX ? (uint16_t) port : 0;
+        b->owner = owner >= 0 && owner <= BINDING_OWNER_MAX ? (uint32_t) owner : UINT32_MAX;
         b->created = created > 0 ? (usec_t) created : 0;
         b->until = until > 0 ? (usec_t) until : 0;
         b->place = binding_place_from_string(json_string_value(json_object_get(object, "place")));
@@ -249,7 +272,7 @@ int binding_add(const Vault *vault, Binding *b, Binding *const *others, size_t n
 
         (void) digest_random(8, b->id);
         (void) snprintf(b->placeholder, sizeof(b->placeholder), BINDING_PLACEHOLDER);
-        if (b->inject)
+        if (b->inject || b->place == BINDING_FILE)
                 b->placeholder[0] = 0;
         else
                 (void) digest_random(16, b->placeholder + strlen(BINDING_PLACEHOLDER));
@@ -258,7 +281,9 @@ int binding_add(const Vault *vault, Binding *b, Binding *const *others, size_t n
         if (r < 0)
                 return r;
         for (size_t i = 0; i < n_others; i++)
-                if (binding_clashes(b, others[i]))
+                if (binding_clashes(b, others[i]) && b->place == BINDING_FILE)
+                        return error_set(err, ERR_EXISTS, "secret \"%s\" is a file in %s already (binding %s)", b->secret, b->instance, others[i]->id);
+                else if (binding_clashes(b, others[i]))
                         return error_set(err, ERR_CONFLICT, "binding %s (secret \"%s\") already writes this place of requests of %s to %s:%u", others[i]->id,
                                          others[i]->secret, b->instance, b->host, b->port);
         object = binding_to_json(b);

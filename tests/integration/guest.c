@@ -275,7 +275,7 @@ int run_start(Run *run, int *ret_out) {
         if (run->input && run->request.verb == GUEST_WRITE)
                 put_file(in[1], run->input);
         else if (run->input)
-                (void) !write(in[1], run->input, strlen(run->input));
+                (void) !write(in[1], run->input, run->input_size ?: strlen(run->input));
         (void) close(in[1]);
         fds[0] = run->tty ?: in[0];
         fds[1] = run->tty ?: run->out ?: out[1];
@@ -752,6 +752,7 @@ int main(int argc, char **argv) {
         test_ends();
         test_many();
         test_files();
+        test_deliver();
         test_torn();
         test_owner();
         test_tree();

@@ -8,6 +8,7 @@ typedef struct Run {
         GuestRequest request;
         usec_t timeout;
         const char *input;
+        size_t input_size; // 0: a string
         int tty;          // a pty's slave for all three, or 0
         int out;          // an own fd 1
         char *output;     // of 1 and 2
@@ -35,6 +36,7 @@ void loop_wait(const bool *flag, usec_t limit); // the same, with more where eve
 void loop_for(usec_t span);
 bool shell_gives(const char *script, const char *user, const char *expected);
 
+void test_deliver(void);
 void test_files(void);
 void test_torn(void);
 void test_owner(void);

@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "base/strv.h"
 #include "core/guest.h"
+#include "guest/deliver.h"
 #include "guest/denied.h"
 #include "guest/login.h"
 
@@ -245,13 +246,90 @@ static void test_env(void **state) {
                             "SHELL=/bin/zsh", "LANG=C.UTF-8", "TERM=xterm-256color", "X=2", "E=", NULL};
         char **env = NULL;
 
-        assert_int_equal(login_env(&user, &request, &env), 0);
+        assert_int_equal(login_env(&user, &request, NULL, &env), 0);
         assert_true(strv_equal(env, expected));
         strv_free(env);
         request = (Request) {.env = none};
-        assert_int_equal(login_env(&user, &request, &env), 0);
+        assert_int_equal(login_env(&user, &request, NULL, &env), 0);
         assert_int_equal(strv_length(env), 6);
         strv_free(env);
+}
+
+static void put(char *bytes, size_t *n, GuestFileKind kind, const char *name, const char *data) {
+        GuestFile file = {.magic = GUEST_FILE_MAGIC, .kind = kind, .size = (uint32_t) strlen(data)};
+
+        memcpy(file.name, name, strlen(name));
+        memcpy(bytes + *n, &file, sizeof(file));
+        memcpy(bytes + *n + sizeof(file), data, file.size);
+        *n += sizeof(file) + file.size;
+}
+
+static void test_deliver_check(void **state) {
+        static const char *const bad[] = {"", "a/b", "..", "A", "a b", "a.b", "abcdefghijklmnopqrstuvwxyz0123456"};
+        char bytes[1024];
+        size_t n = 0;
+
+        put(bytes, &n, GUEST_FILE_AUTHORITY, "", "pem");
+        put(bytes, &n, GUEST_FILE_SECRET, "abcdefghijklmnopqrstuvwxyz012345", "value");
+        put(bytes, &n, GUEST_FILE_END, "", "");
+        assert_int_equal(deliver_check(bytes, n), 0);
+        for (size_t i = 0; i < n; i++)
+                assert_int_equal(deliver_check(bytes, i), -EBADMSG);
+        bytes[n] = 0;
+        assert_int_equal(deliver_check(bytes, n + 1), -EBADMSG);
+        for (size_t i = 0; i < ELEMENTS(bad); i++) {
+                n = 0;
+                put(bytes, &n, GUEST_FILE_SECRET, bad[i], "value");
+                put(bytes, &n, GUEST_FILE_END, "", "");
+                assert_int_equal(deliver_check(bytes, n), -EBADMSG);
+        }
+        n = 0;
+        put(bytes, &n, 4, "", "");
+        assert_int_equal(deliver_check(bytes, n), -EBADMSG);
+        n = 0;
+        put(bytes, &n, GUEST_FILE_END, "", "");
+        bytes[0]++;
+        assert_int_equal(deliver_check(bytes, n), -EBADMSG);
+}
+
+static void file_is(int root, const char *path, const char *text) {
+        _cleanup_free_ char *found = NULL;
+
+        assert_int_equal(io_read_file(root, path, 65536, &found, NULL), 0);
+        assert_string_equal(found, text);
+}
+
+static void test_deliver_authority(void **state) {
+        static const char *const ours[] = {"run/hostd/ca.crt", "run/hostd/ca-bundle.crt", "run/hostd/environment", "run/hostd/profile.sh", "etc/profile.d/hostd.sh",
+                                           "run/systemd/user.conf.d/hostd.conf"};
+        char dir[] = "/tmp/hostd-test-deliver.XXXXXX", script[256];
+        _cleanup_close_ int root = -EBADF;
+        _cleanup_free_ char *output = NULL, *text = NULL;
+
+        assert_non_null(mkdtemp(dir));
+        root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(io_mkdir_p(root, "etc/ssl/certs", 0755), 0);
+        assert_int_equal(io_mkdir_p(root, "etc/profile.d", 0755), 0);
+        assert_int_equal(io_mkdir_p(root, "run/systemd/system", 0755), 0);
+        assert_int_equal(io_write_atomic(root, "etc/ssl/certs/ca-certificates.crt", "theirs", 6, 0644), 0);
+        for (int i = 0; i < 2; i++) { // again is the same
+                assert_int_equal(deliver_authority(root, "ours\n", 5, NULL), 0);
+                file_is(root, ours[0], "ours\n");
+                file_is(root, ours[1], "theirs\nours\n");
+        }
+        // One word for each variable, for whatever reads them.
+        snprintf(script, sizeof(script), "set -a; . %s/run/hostd/environment; echo $PIP_CERT $NODE_EXTRA_CA_CERTS; grep -c ^export.*=/run/hostd/ %s/run/hostd/profile.sh", dir, dir);
+        char *argv[] = {"/bin/sh", "-c", script, NULL};
+        assert_int_equal(process_run(argv, &output, NULL), 0);
+        assert_string_equal(output, "/run/hostd/ca-bundle.crt /run/hostd/ca.crt\n8\n");
+        assert_int_equal(io_read_file(root, ours[5], 65536, &text, NULL), 0);
+        assert_int_equal(strncmp(text, "[Manager]\nDefaultEnvironment=SSL_CERT_FILE=/run/hostd/ca-bundle.crt CURL_CA_BUNDLE=", 83), 0);
+        assert_int_equal(deliver_authority(root, NULL, 0, NULL), 0);
+        for (size_t i = 0; i < ELEMENTS(ours); i++)
+                assert_true(faccessat(root, ours[i], F_OK, AT_SYMLINK_NOFOLLOW) < 0);
+        file_is(root, "etc/ssl/certs/ca-certificates.crt", "theirs");
+        assert_int_equal(deliver_authority(root, NULL, 0, NULL), 0);
+        assert_int_equal(io_remove_tree(AT_FDCWD, dir), 0);
 }
 
 static void test_quote(void **state) {
@@ -325,7 +403,7 @@ static void test_denied(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_denied), cmocka_unit_test(test_decode),     cmocka_unit_test(test_request), cmocka_unit_test(test_passwd),
+                cmocka_unit_test(test_deliver_check), cmocka_unit_test(test_deliver_authority), cmocka_unit_test(test_denied), cmocka_unit_test(test_decode),     cmocka_unit_test(test_request), cmocka_unit_test(test_passwd),
                 cmocka_unit_test(test_group),      cmocka_unit_test(test_user_files), cmocka_unit_test(test_env),
                 cmocka_unit_test(test_quote),      cmocka_unit_test(test_login_argv), cmocka_unit_test(test_names),
         };

@@ -314,6 +314,56 @@ static void test_binding_refuses(void **state) {
         }
 }
 
+static Binding *file_of(uint32_t owner) {
+        Binding *b = binding_of(BINDING_FILE, NULL);
+
+        free(TAKE_PTR(b->host));
+        b->port = 0;
+        b->owner = owner;
+        return b;
+}
+
+static void test_binding_file(void **state) {
+        _cleanup_(binding_freep) Binding *b = file_of(1000), *again = file_of(0), *host = binding_of(BINDING_FILE, NULL), *port = file_of(0), *inject = file_of(0),
+                                         *path = file_of(0), *owner = file_of(BINDING_OWNER_MAX + 1), *wire = binding_of(BINDING_BASIC, NULL);
+        _cleanup_(value_freep) Value *lines = value_of("-----BEGIN\nkey\n\xff\n");
+        Binding **list = NULL, *wrong[] = {host, port, inject, path, owner, wire};
+        World *w = *state;
+        unsigned damaged;
+        size_t n = 0;
+
+        assert_int_equal(binding_add(&w->vault, b, NULL, 0, NULL), 0);
+        assert_string_equal(b->placeholder, "");
+        assert_int_equal(binding_check_value(b, lines, NULL), 0);
+        assert_int_equal(binding_list(&w->vault, &list, &n, &damaged, NULL), 0);
+        assert_int_equal(n, 1);
+        json_t *one = binding_to_json(b), *two = binding_to_json(list[0]);
+        assert_true(json_equal(one, two));
+        assert_int_equal(list[0]->owner, 1000);
+        json_decref(one);
+        json_decref(two);
+        {
+                _cleanup_error_ Error err = ERROR_NULL;
+                refused(binding_add(&w->vault, again, list, n, &err), &err, ERR_EXISTS); // one path
+        }
+        assert_false(binding_clashes(b, wire));
+        bindings_free(list, n);
+        port->port = 443;
+        inject->inject = true;
+        assert_int_equal(strv_append(&path->paths, "/v1"), 0);
+        wire->owner = 1;
+        for (size_t i = 0; i < ELEMENTS(wrong); i++) {
+                _cleanup_error_ Error err = ERROR_NULL;
+                refused(binding_add(&w->vault, wrong[i], NULL, 0, &err), &err, ERR_INVALID);
+        }
+        free(TAKE_PTR(wire->host));
+        wire->owner = 0;
+        _cleanup_error_ Error err = ERROR_NULL;
+        refused(binding_add(&w->vault, wire, NULL, 0, &err), &err, ERR_INVALID); // a host is asked for in words
+        assert_string_equal(err.field, "host");
+        assert_int_equal(binding_remove(&w->vault, b->id, NULL), 0);
+}
+
 static void test_binding_values(void **state) {
         static const char *const bad[] = {"a\nb", "a\r", "\tb", " a", "a ", "\x7f", "\xc3\xa9", "a\r\nX: y"};
         _cleanup_(binding_freep) Binding *b = binding_of(BINDING_HEADER, "X-Key");
@@ -360,6 +410,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_records_do_not_change_places, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_binding_comes_back_as_it_was, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_binding_refuses, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_binding_file, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_binding_values, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_binding_clashes, setup, teardown),
         };
