@@ -12,7 +12,8 @@ static int refuse(const char *file, unsigned line, Error *why, Error *err) {
 
 // One word a line. The entries are copied into the room that is there; sorted for doublets at the end.
 static int parse_line(Category *category, size_t *n, char *line, Error *err) {
-        char *hash = strchr(line, '#'), *word, *rest;
+        char *hash = strchr(line, '#'), *word, *rest, to[CATEGORY_ENTRY_MAX];
+        uint16_t port;
         int r;
 
         if (hash)
@@ -28,9 +29,14 @@ static int parse_line(Category *category, size_t *n, char *line, Error *err) {
                 return error_set_field(err, "entry", "entry \"%s\": a category cannot hold another one", word);
         if (*n >= CATEGORY_ENTRIES_MAX)
                 return error_set_field(err, "entry", "a category has at most %d entries", CATEGORY_ENTRIES_MAX);
-        r = policy_destination_check("entry", word, err);
-        if (r >= 0 && policy_target(word) == POLICY_TO_SUFFIX)
-                r = name_pattern_check_suffix("entry", word, err);
+        port = category_entry_split(word, to);
+        if (port && policy_target(to) == POLICY_TO_CIDR)
+                return error_set_field(err, "entry", "entry \"%s\": only a name has a port", word);
+        if (port && strcmp(category->name, POLICY_SPARED) == 0)
+                return error_set_field(err, "entry", "entry \"%s\": names of this category are meant whatever the port", word);
+        r = policy_destination_check("entry", port ? to : word, err);
+        if (r >= 0 && policy_target(to) == POLICY_TO_SUFFIX)
+                r = name_pattern_check_suffix("entry", to, err);
         if (r < 0)
                 return r;
         category->entries[*n] = strdup(word);

@@ -259,7 +259,7 @@ static int compile_digest(CompiledRule *c, Front *front) {
 }
 
 // Two policies that are each within the bounds may not be together. `seen` has room for one port more than there may be.
-static bool count_ports(const PolicyRule *rule, uint32_t *seen, size_t *n) {
+static bool count_rule_ports(const PolicyRule *rule, uint32_t *seen, size_t *n) {
         _cleanup_free_ PortRange *ports = NULL;
         size_t n_ports = 0;
 
@@ -279,6 +279,17 @@ static bool count_ports(const PolicyRule *rule, uint32_t *seen, size_t *n) {
                                 seen[(*n)++] = key;
                 }
         return true;
+}
+
+static bool count_ports(const PolicyRule *rule, uint32_t *seen, size_t *n) {
+        bool fits = count_rule_ports(rule, seen, n);
+
+        for (size_t i = 0; fits && rule->category && rule->category->entries && rule->category->entries[i]; i++) {
+                PolicyEntry entry;
+                if (policy_rule_of_entry(rule, i, &entry) && entry.rule.ports == entry.ports)
+                        fits = count_rule_ports(&entry.rule, seen, n);
+        }
+        return fits;
 }
 
 int policies_check(Policy *const *policies, size_t n, Error *err) {
@@ -337,21 +348,25 @@ int compiled_add(Compiled *compiled, const PolicyRule *rule, int index, Compiled
         return r;
 }
 
+static int add_one(Compiled *compiled, const PolicyRule *rule, int index, Front *front) {
+        CompiledRule *c;
+        int r = compiled_add(compiled, rule, index, &c);
+
+        return r < 0 ? r : compile_digest(c, front);
+}
+
 // A category's entries one after the other, or the rule itself.
 static int add_expanded(Compiled *compiled, const PolicyRule *rule, int index, Front *front) {
-        bool category = policy_target(rule->to) == POLICY_TO_CATEGORY;
-        PolicyRule entry = *rule;
-        int r = category && !rule->category ? -ENOENT : 0;
+        int r = 0;
 
-        for (size_t i = 0; r >= 0 && (!category || (rule->category->entries && rule->category->entries[i])); i++) {
-                CompiledRule *c;
-                if (category)
-                        entry.to = rule->category->entries[i];
-                r = compiled_add(compiled, &entry, index, &c);
-                if (r >= 0)
-                        r = compile_digest(c, front);
-                if (!category)
-                        break;
+        if (policy_target(rule->to) != POLICY_TO_CATEGORY)
+                return add_one(compiled, rule, index, front);
+        if (!rule->category)
+                return -ENOENT;
+        for (size_t i = 0; r >= 0 && rule->category->entries && rule->category->entries[i]; i++) {
+                PolicyEntry entry;
+                if (policy_rule_of_entry(rule, i, &entry))
+                        r = add_one(compiled, &entry.rule, index, front);
         }
         return r;
 }

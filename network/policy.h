@@ -68,6 +68,12 @@ DEFINE_CLEANUP(Policy, policy_free)
 // Takes over what `rule` owns on success. Checks all fields; `field` in errors is "rules[N].to" and so on.
 int policy_add(Policy *policy, PolicyRule *rule, Error *err);
 bool policy_equal(const Policy *a, const Policy *b); // what their categories stand for included
+// bind.c: "@packages" is another list for each template. A rule that says so has no category until it is bound to one, unless the operator has a
+// file of that name.
+#define POLICY_PACKAGES "packages"
+bool policy_is_open(const Policy *policy);
+// The policy with its open rules bound: a share of itself if it has none. `packages` NULL: ERR_INVALID if it has one.
+int policy_bind(Policy *policy, Category *packages, Policy **ret, Error *err);
 // compile.c: whether policies can be in force together; the bounds that hold for all of an instance's.
 int policies_check(Policy *const *policies, size_t n, Error *err);
 
@@ -76,6 +82,14 @@ void policy_rule_done(PolicyRule *rule);
 bool policy_rule_equal(const PolicyRule *a, const PolicyRule *b);
 int policy_rule_check(size_t index, const PolicyRule *rule, Error *err); // all but public suffixes
 int policy_destination_check(const char *field, const char *to, Error *err);
+int policy_rule_copy(const PolicyRule *rule, PolicyRule *ret);
+// The rule that entry `i` of the rule's category stands for; all but `to` and `ports` is borrowed, nothing is to be freed. False: the entry has
+// a port that is not among the rule's, and stands for nothing.
+typedef struct PolicyEntry {
+        PolicyRule rule;
+        char to[CATEGORY_ENTRY_MAX], ports[8];
+} PolicyEntry;
+bool policy_rule_of_entry(const PolicyRule *rule, size_t i, PolicyEntry *ret);
 bool policy_rule_inspects(const PolicyRule *rule);
 
 // What the enforcing code would do with one packet, or one connection by name. One of `address` and `name` may be NULL: no rule of that

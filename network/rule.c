@@ -43,6 +43,23 @@ PolicyTarget policy_target(const char *to) {
         return strpbrk(to, ":/") || strspn(to, "0123456789.") == strlen(to) ? POLICY_TO_CIDR : POLICY_TO_NAME;
 }
 
+int policy_rule_copy(const PolicyRule *rule, PolicyRule *ret) {
+        PolicyRule copy = *rule;
+
+        copy.to = strdup(rule->to);
+        copy.ports = rule->ports ? strdup(rule->ports) : NULL;
+        copy.methods = strv_copy(rule->methods);
+        copy.paths = strv_copy(rule->paths);
+        copy.comment = rule->comment ? strdup(rule->comment) : NULL;
+        copy.category = rule->category ? category_share(rule->category) : NULL;
+        if (!copy.to || (rule->ports && !copy.ports) || (rule->methods && !copy.methods) || (rule->paths && !copy.paths) || (rule->comment && !copy.comment)) {
+                policy_rule_done(&copy);
+                return -ENOMEM;
+        }
+        *ret = copy;
+        return 0;
+}
+
 void policy_rule_done(PolicyRule *rule) {
         free(rule->to);
         free(rule->ports);
@@ -101,10 +118,38 @@ int policy_destination_check(const char *field, const char *to, Error *err) {
 static bool has_names(const PolicyRule *rule) {
         if (policy_target(rule->to) != POLICY_TO_CATEGORY)
                 return policy_target(rule->to) != POLICY_TO_CIDR;
-        for (char **entry = rule->category ? rule->category->entries : NULL; entry && *entry; entry++)
-                if (policy_target(*entry) != POLICY_TO_CIDR)
+        for (char **entry = rule->category ? rule->category->entries : NULL; entry && *entry; entry++) {
+                char to[CATEGORY_ENTRY_MAX];
+                (void) category_entry_split(*entry, to);
+                if (policy_target(to) != POLICY_TO_CIDR)
                         return true;
+        }
         return false;
+}
+
+static bool has_port(const char *ports, uint16_t port) {
+        _cleanup_free_ PortRange *list = NULL;
+        bool has = false;
+        size_t n = 0;
+
+        if (!ports)
+                return true;
+        (void) ports_parse(ports, &list, &n);
+        for (size_t i = 0; i < n; i++)
+                has = has || (port >= list[i].first && port <= list[i].last);
+        return has;
+}
+
+bool policy_rule_of_entry(const PolicyRule *rule, size_t i, PolicyEntry *ret) {
+        uint16_t port = category_entry_split(rule->category->entries[i], ret->to);
+
+        ret->rule = *rule;
+        ret->rule.to = ret->to;
+        if (port == 0)
+                return true;
+        (void) snprintf(ret->ports, sizeof(ret->ports), "%u", port);
+        ret->rule.ports = ret->ports;
+        return has_port(rule->ports, port);
 }
 
 static int check_ports(size_t index, const PolicyRule *rule, Error *err) {
@@ -172,9 +217,16 @@ static int check_carried(size_t index, const char *key, const PolicyRule *rule, 
 
         if (policy_target(rule->to) == POLICY_TO_CIDR)
                 return error_set_field(err, field_name(&field, index, key), "%s needs a name in rules[%zu].to", field.text, index);
-        for (size_t i = 0; rule->category && rule->category->entries && rule->category->entries[i]; i++)
-                if (policy_target(rule->category->entries[i]) == POLICY_TO_CIDR)
-                        return error_set_field(err, field_name(&field, index, key), "%s needs names, and %s has %s", field.text, rule->to, rule->category->entries[i]);
+        for (size_t i = 0; rule->category && rule->category->entries && rule->category->entries[i]; i++) {
+                PolicyEntry entry;
+                if (!policy_rule_of_entry(rule, i, &entry))
+                        continue;
+                if (policy_target(entry.to) == POLICY_TO_CIDR)
+                        return error_set_field(err, field_name(&field, index, key), "%s needs names, and %s has %s", field.text, rule->to, entry.to);
+                if (entry.rule.ports == entry.ports && !compiled_is_proxied(POLICY_TCP, (uint16_t) strtoul(entry.ports, NULL, 10)))
+                        return error_set_field(err, field_name(&field, index, key), "%s is for tcp 80 and 443 only, and %s has %s:%s", field.text, rule->to, entry.to,
+                                               entry.ports);
+        }
         r = rule->ports ? ports_parse(rule->ports, &ports, &n) : 0;
         for (size_t i = 0; i < n && r >= 0; i++)
                 if (ports[i].first != ports[i].last || !compiled_is_proxied(POLICY_TCP, ports[i].first))
@@ -206,6 +258,18 @@ static int check_shaping(size_t index, const PolicyRule *rule, Error *err) {
         return check_carried(index, key, rule, err);
 }
 
+// Ports that entries bring with them: what an allow by name cannot have is refused in whatever place it stands.
+static int check_entries(size_t index, const PolicyRule *rule, Error *err) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && rule->category && rule->category->entries && rule->category->entries[i]; i++) {
+                PolicyEntry entry;
+                if (policy_rule_of_entry(rule, i, &entry) && entry.rule.ports == entry.ports && (r = check_name_ports(index, &entry.rule, err)) < 0)
+                        (void) error_wrap(err, "%s has %s", rule->to, rule->category->entries[i]);
+        }
+        return r;
+}
+
 int policy_rule_check(size_t index, const PolicyRule *rule, Error *err) {
         FieldName field;
         int r;
@@ -220,6 +284,8 @@ int policy_rule_check(size_t index, const PolicyRule *rule, Error *err) {
                 r = check_ports(index, rule, err);
         if (r >= 0 && has_names(rule))
                 r = check_name_ports(index, rule, err);
+        if (r >= 0)
+                r = check_entries(index, rule, err);
         if (r >= 0)
                 r = check_http(index, rule, err);
         if (r >= 0)

@@ -290,7 +290,7 @@ static int write_map(pid_t pid, const char *file, unsigned start, unsigned count
         return io_write_filef(AT_FDCWD, path, "0 %u %u\n", start, count);
 }
 
-int jail_start_inner(JailMain fn, void *data, JailChild *ret, Error *err) {
+int jail_start_inner(JailMain fn, void *data, bool network, JailChild *ret, Error *err) {
         _cleanup_close_ int sync = -EBADF;
         JailChild child = {.error_fd = -EBADF};
         JailIds ids;
@@ -299,8 +299,7 @@ int jail_start_inner(JailMain fn, void *data, JailChild *ret, Error *err) {
         r = jail_ids(&ids, err);
         if (r < 0)
                 return r;
-        // No network for any of it, whatever the outer one has.
-        child.pid = jail_clone(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET, &sync, &child.error_fd);
+        child.pid = jail_clone(CLONE_NEWUSER | CLONE_NEWNS | (network ? 0 : CLONE_NEWNET), &sync, &child.error_fd);
         if (child.pid < 0)
                 return error_set_errno(err, child.pid, "cannot make the inner user namespace");
         if (child.pid == 0) {

@@ -28,7 +28,7 @@ typedef struct JailChild {
 } JailChild;
 // No namespace at all: a helper that must see what we see.
 int jail_start_plain(JailMain fn, void *data, JailChild *ret, Error *err);
-int jail_start_inner(JailMain fn, void *data, JailChild *ret, Error *err);
+int jail_start_inner(JailMain fn, void *data, bool network, JailChild *ret, Error *err); // network: the outer one's, if it has one
 int jail_wait(JailChild *child, Error *err);
 // Host id that is 0 in the inner namespace.
 typedef struct JailIds {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Job: see job.h. Three processes: hostd-build itself (waits, and moves two files at the end), the first process of the
-// outer namespaces (runs mmdebstrap, owns the scratch directory), and the stage in the inner one (unpacks, customises, packs).
+// outer namespaces (runs mmdebstrap, owns the scratch directory), and in the inner one, one after the other, the stages: unpack, customise and
+// ask the package clients; ask an index, with the network; pack. What the template's own programs may have done to a stage ends with it.
 #include "build/job.h"
 
 #include <fcntl.h>
@@ -12,6 +13,8 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/size.h"
+#include "base/strv.h"
+#include "build/clients.h"
 #include "build/debootstrap.h"
 #include "build/jail.h"
 #include "build/pack.h"
@@ -24,6 +27,9 @@ typedef struct Job {
         Debootstrap debootstrap;
         int tar_fd; // import
         time_t start;
+        int mirrors_fd; // of the stages: where the clients' lines go
+        char **mirrors;
+        bool asked;
 } Job;
 
 static const char *const job_results[] = {"image.erofs", "manifest.json"};
@@ -94,23 +100,34 @@ static Manifest *job_manifest(const Job *job) {
                 m->suite = strdup(job->recipe->suite);
                 memcpy(m->recipe, job->recipe->digest, sizeof(m->recipe));
         }
+        m->asked = job->asked;
+        m->mirrors = strv_copy(job->mirrors);
         return m->name && (!job->recipe || m->suite) ? m : manifest_free(m);
 }
 
-// In the inner namespace; the current directory is JAIL_WORK.
-static int job_stage(void *data, Error *err) {
-        Job *job = data;
-        _cleanup_(manifest_freep) Manifest *manifest = job_manifest(job);
-        _cleanup_close_ int scratch = open("root", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), root = -EBADF;
-        _cleanup_close_ int stage = open("stage", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        UnpackLimits limits = UNPACK_LIMITS_DEFAULT;
-        int r = 0;
+static int job_open_root(int *ret, Error *err) {
+        _cleanup_close_ int scratch = open("root", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-        if (!manifest)
-                return error_set_errno(err, ENOMEM, "manifest");
-        if (scratch < 0 || stage < 0)
-                return error_set_errno(err, errno, "cannot open the scratch directory");
-        if (!job->recipe) {
+        return scratch < 0 ? error_set_errno(err, errno, "cannot open the scratch directory") : job_find_root(scratch, ret, err);
+}
+
+// A template whose clients cannot be asked is one without a list, which hostd says where it matters.
+static void job_ask(const Job *job, int root, bool index_only) {
+        _cleanup_error_ Error why = ERROR_NULL;
+        int r = clients_ask(root, index_only, job->mirrors_fd, &why);
+
+        if (r < 0)
+                job_progress(80, "%s", error_message(&why, r));
+}
+
+// In the inner namespace, without a network; the current directory is JAIL_WORK.
+static int job_stage_tree(void *data, Error *err) {
+        UnpackLimits limits = UNPACK_LIMITS_DEFAULT;
+        _cleanup_close_ int scratch = open("root", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), root = -EBADF;
+        Job *job = data;
+        int r = scratch < 0 ? error_set_errno(err, errno, "cannot open the scratch directory") : 0;
+
+        if (r >= 0 && !job->recipe) {
                 job_progress(2, "unpacking");
                 r = unpack_tar(job->tar_fd, scratch, &limits, job_unpacked, err);
         }
@@ -119,7 +136,58 @@ static int job_stage(void *data, Error *err) {
         job_progress(78, "customising");
         if (r >= 0)
                 r = job_tree(job, root, err);
+        if (r >= 0) {
+                job_progress(80, "asking the package clients");
+                job_ask(job, root, false); // last: see clients_ask()
+        }
+        return r;
+}
+
+// The same with the network of a build: only an index itself says where it has its downloads.
+static int job_stage_index(void *data, Error *err) {
+        _cleanup_close_ int root = -EBADF;
+        int r = job_open_root(&root, err);
+
+        if (r >= 0)
+                job_ask(data, root, true);
+        return r;
+}
+
+static int job_stage_pack(void *data, Error *err) {
+        const Job *job = data;
+        _cleanup_(manifest_freep) Manifest *manifest = job_manifest(job);
+        _cleanup_close_ int stage = open("stage", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), root = -EBADF;
+        int r = job_open_root(&root, err);
+
+        if (!manifest)
+                return error_set_errno(err, ENOMEM, "manifest");
+        if (r >= 0 && stage < 0)
+                return error_set_errno(err, errno, "cannot open the scratch directory");
         return r < 0 ? r : pack_image(root, stage, manifest, err);
+}
+
+static int job_inner(JailMain stage, Job *job, bool network, Error *err) {
+        JailChild child = {.error_fd = -EBADF};
+        int r = jail_start_inner(stage, job, network, &child, err);
+
+        return r < 0 ? r : jail_wait(&child, err);
+}
+
+// Runs a stage that has clients asked, and takes what they say.
+static int job_inner_asking(JailMain stage, Job *job, bool network, bool *ret_whole, Error *err) {
+        JailChild child = {.error_fd = -EBADF};
+        int p[2], r, k;
+
+        if (pipe2(p, O_CLOEXEC) < 0)
+                return error_set_errno(err, errno, "cannot make a pipe");
+        job->mirrors_fd = p[1];
+        r = jail_start_inner(stage, job, network, &child, err);
+        job->mirrors_fd = close_fd(p[1]);
+        k = r < 0 ? 0 : clients_take(p[0], &job->mirrors, ret_whole);
+        (void) close_fd(p[0]);
+        if (r >= 0)
+                r = jail_wait(&child, err);
+        return r >= 0 && k < 0 ? error_set_errno(err, k, "cannot read what the package clients say") : r;
 }
 
 static int job_make_scratch(const Job *job, const JailIds *ids, Error *err) {
@@ -147,8 +215,8 @@ static int job_take_results(Error *err) {
 // The first process of the outer namespaces; the current directory is JAIL_WORK.
 static int job_outer(void *data, Error *err) {
         static const char *const scratch[] = {"root", "tmp", "stage"};
-        JailChild child = {.error_fd = -EBADF};
         Job *job = data;
+        bool ignored;
         JailIds ids;
         int r = jail_ids(&ids, err);
 
@@ -157,9 +225,12 @@ static int job_outer(void *data, Error *err) {
         if (r >= 0 && job->recipe)
                 r = debootstrap_run(&job->debootstrap, err);
         if (r >= 0)
-                r = jail_start_inner(job_stage, job, &child, err);
+                r = job_inner_asking(job_stage_tree, job, false, &job->asked, err);
+        if (r >= 0 && job->recipe && job->asked)
+                r = job_inner_asking(job_stage_index, job, true, &ignored, err);
         if (r >= 0)
-                r = jail_wait(&child, err);
+                r = job_inner(job_stage_pack, job, false, err);
+        job->mirrors = strv_free(job->mirrors);
         if (r >= 0)
                 r = job_take_results(err);
         // Only here are there capabilities over the subids that own these files.
@@ -252,7 +323,7 @@ static int job_import_directory(Job *job, Error *err) {
 }
 
 int job_run(const JobSpec *spec, Error *err) {
-        Job job = {.spec = spec, .tar_fd = spec->input_fd, .start = (time_t) (clock_realtime() / USEC_PER_SEC)};
+        Job job = {.spec = spec, .tar_fd = spec->input_fd, .mirrors_fd = -EBADF, .start = (time_t) (clock_realtime() / USEC_PER_SEC)};
         struct stat st;
 
         if (spec->recipe_text)

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/strv.h"
 #include "base/valid.h"
 
 #define IMAGE_SIZE_MAX ((json_int_t) 64 << 30)
@@ -84,11 +85,42 @@ static int manifest_packages(Manifest *m, json_t *packages, Error *err) {
         return 0;
 }
 
+bool manifest_mirror_is_valid(const char *text) {
+        const char *colon = strchr(text, ':');
+        char host[256];
+        size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
+        unsigned long port = digits > 0 && digits <= 5 && colon[1] != '0' && colon[1 + digits] == 0 ? strtoul(colon + 1, NULL, 10) : 0;
+
+        if (port < 1 || port > UINT16_MAX || port == 53 || port == 853 || (size_t) (colon - text) >= sizeof(host))
+                return false;
+        (void) snprintf(host, sizeof(host), "%.*s", (int) (colon - text), text);
+        return valid_is(VALID_HOST, host);
+}
+
+static int manifest_read_mirrors(Manifest *m, const json_t *mirrors, Error *err) {
+        json_t *value;
+        size_t i;
+
+        if (!mirrors)
+                return 0;
+        if (!json_is_array(mirrors) || json_array_size(mirrors) > MANIFEST_MIRRORS_MAX)
+                return error_set_field(err, "mirrors", "the manifest's mirrors are no list of at most %d entries", MANIFEST_MIRRORS_MAX);
+        m->asked = true;
+        json_array_foreach(mirrors, i, value) {
+                const char *text = json_string_value(value);
+                if (!text || strlen(text) != json_string_length(value) || !manifest_mirror_is_valid(text) || strv_contains(m->mirrors, text))
+                        return error_set_field(err, "mirrors", "the manifest's mirrors have one that is no HOST:PORT, or one twice");
+                if (strv_append(&m->mirrors, text) < 0)
+                        return error_set_errno(err, ENOMEM, "manifest");
+        }
+        return 0;
+}
+
 static bool manifest_knows(const char *key) {
         for (size_t i = 0; i < ELEMENTS(manifest_fields); i++)
                 if (strcmp(key, manifest_fields[i].key) == 0)
                         return true;
-        return strcmp(key, "size") == 0 || strcmp(key, "packages") == 0 || strcmp(key, "version") == 0;
+        return strcmp(key, "size") == 0 || strcmp(key, "packages") == 0 || strcmp(key, "version") == 0 || strcmp(key, "mirrors") == 0;
 }
 
 static int manifest_read(Manifest *m, json_t *root, Error *err) {
@@ -111,7 +143,8 @@ static int manifest_read(Manifest *m, json_t *root, Error *err) {
         if (!json_is_integer(size) || json_integer_value(size) < 1 || json_integer_value(size) > IMAGE_SIZE_MAX)
                 return error_set_field(err, "size", "the manifest's size is not a number of bytes");
         m->size_bytes = (uint64_t) json_integer_value(size);
-        return manifest_packages(m, json_object_get(root, "packages"), err);
+        int k = manifest_read_mirrors(m, json_object_get(root, "mirrors"), err);
+        return k < 0 ? k : manifest_packages(m, json_object_get(root, "packages"), err);
 }
 
 int manifest_parse(const char *text, size_t size, Manifest **ret, Error *err) {
@@ -140,9 +173,16 @@ int manifest_parse(const char *text, size_t size, Manifest **ret, Error *err) {
 }
 
 json_t *manifest_to_json(const Manifest *m) {
-        return json_pack("{s:i, s:s?, s:s?, s:s?, s:s, s:s, s:s?, s:I, s:O}", "version", 1, "name", m->name, "suite", m->suite,
-                         "architecture", m->architecture, "built", m->built, "digest", m->digest, "recipe",
-                         m->recipe[0] ? m->recipe : NULL, "size", (json_int_t) m->size_bytes, "packages", m->packages);
+        json_t *root = json_pack("{s:i, s:s?, s:s?, s:s?, s:s, s:s, s:s?, s:I, s:O}", "version", 1, "name", m->name, "suite", m->suite,
+                                 "architecture", m->architecture, "built", m->built, "digest", m->digest, "recipe",
+                                 m->recipe[0] ? m->recipe : NULL, "size", (json_int_t) m->size_bytes, "packages", m->packages);
+        json_t *mirrors = root && m->asked ? json_array() : NULL;
+
+        for (char **p = m->mirrors; mirrors && p && *p; p++)
+                (void) json_array_append_new(mirrors, json_string(*p));
+        if (mirrors)
+                (void) json_object_set_new(root, "mirrors", mirrors);
+        return root;
 }
 
 char *manifest_format(const Manifest *m) {
@@ -164,6 +204,7 @@ Manifest *manifest_free(Manifest *m) {
         free(m->architecture);
         free(m->built);
         json_decref(m->packages);
+        strv_free(m->mirrors);
         free(m);
         return NULL;
 }

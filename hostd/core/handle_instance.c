@@ -7,6 +7,7 @@
 #include "core/handle.h"
 #include "core/job.h"
 #include "core/lifecycle.h"
+#include "core/policy_set.h"
 #include "core/warm.h"
 
 void new_instance_done(NewInstance *instance) {
@@ -363,6 +364,7 @@ static void rebuild_stopped(void *userdata, int r, Error *stop_err) {
 
 void handle_rebuild(Request *request) {
         Instance *instance = request_instance(request);
+        _cleanup_(policy_set_done) PolicySet policies = POLICY_SET_NULL;
         StopOptions options = {.force = request_bool(request, "force")};
         const char *template;
         _cleanup_error_ Error err = ERROR_NULL;
@@ -382,6 +384,11 @@ void handle_rebuild(Request *request) {
         if (instance_is_active(instance) && !options.force) {
                 request_failf(request, ERR_BUSY, "%s is %s: stop it first or use --force", instance->record.name,
                               instance_state_to_string(instance->state));
+                return;
+        }
+        r = policy_set_load(request->manager, request->manager->desired, instance->config, template, &policies, &err);
+        if (r < 0) { // the new root's template has no list of its own for "@packages"
+                (void) request_fail(request, r, &err);
                 return;
         }
         (void) json_object_set_new(request->detail, "was_running", json_boolean(instance_is_active(instance)));

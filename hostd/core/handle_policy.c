@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/handle.h"
+#include "core/policy_set.h"
 #include "network/name.h"
 
 static json_t *used_by(Manager *m, const char *policy) {
@@ -184,16 +185,24 @@ static json_t *where_is_rule(Policy **policies, size_t n, int index) {
 }
 
 // The policies of an instance, in order, or one policy. The instance goes before: what it lives under is what matters.
-static int policies_of(Request *request, const char *name, Policy ***ret, size_t *ret_n, Error *err) {
+static int policies_of(Request *request, const char *name, PolicySet *ret, Error *err) {
         const Desired *desired = request->manager->desired;
         const InstanceConfig *config = desired_find_instance(desired, name);
-        char *own[] = {(char *) name, NULL};
+        Policy *policy = desired_find_policy(desired, name);
         int r;
 
-        if (!config && !desired_find_policy(desired, name))
+        if (!config && !policy)
                 return error_set(err, ERR_NOT_FOUND, "there is no instance and no policy \"%s\"", name);
-        r = desired_find_policies(desired, config ? config->policies : own, ret, ret_n, err);
-        return r < 0 ? r : config != NULL;
+        if (config) {
+                r = policy_set_load(request->manager, desired, config, NULL, ret, err);
+                return r < 0 ? r : 1;
+        }
+        if (policy_is_open(policy))
+                return error_set_field(err, "name", "policy %s has a rule to @" POLICY_PACKAGES ", which is a list that each template has for itself: name an instance", name);
+        if (!(ret->list = calloc(1, sizeof(Policy *))))
+                return error_set_errno(err, ENOMEM, "cannot collect policies");
+        ret->list[ret->n++] = policy_share(policy);
+        return 0;
 }
 
 static int probe_of(Request *request, char host[NAME_TEXT_MAX], PolicyProbe *ret, Error *err) {
@@ -215,24 +224,23 @@ static int probe_of(Request *request, char host[NAME_TEXT_MAX], PolicyProbe *ret
 
 void handle_policy_explain(Request *request) {
         const char *name = request_string(request, "name");
-        _cleanup_free_ Policy **policies = NULL;
+        _cleanup_(policy_set_done) PolicySet policies = POLICY_SET_NULL;
         _cleanup_error_ Error err = ERROR_NULL;
         char host[NAME_TEXT_MAX];
         PolicyAnswer answer;
         PolicyProbe probe;
-        size_t n = 0;
         int r = probe_of(request, host, &probe, &err), instance = 0;
 
         if (r >= 0)
-                r = instance = policies_of(request, name, &policies, &n, &err);
+                r = instance = policies_of(request, name, &policies, &err);
         if (r >= 0)
-                r = policy_explain(policies, n, &probe, &answer, &err);
+                r = policy_explain(policies.list, policies.n, &probe, &answer, &err);
         if (r < 0) {
                 (void) request_fail(request, r, &err);
                 return;
         }
         request_reply(request, json_pack("{s:s, s:s, s:s, s:o}", "of", instance ? "instance" : "policy", "action", policy_action_to_string(answer.action), "text",
-                                         answer.text, "by", answer.index >= 0 ? where_is_rule(policies, n, answer.index) : json_string("default")));
+                                         answer.text, "by", answer.index >= 0 ? where_is_rule(policies.list, policies.n, answer.index) : json_string("default")));
 }
 
 static json_t *counters_json(const NetworkCounters *c) {

@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "core/handle.h"
 #include "core/job.h"
+#include "core/policy_set.h"
 
 #define RECIPE_MAX (1 << 20)
 
@@ -130,6 +131,7 @@ static int building_exited(sd_event_source *source, int fd, uint32_t events, voi
                 request_reply(building->request, json_pack("{s:s}", "digest", digest));
                 (void) json_object_set_new(building->request->detail, "digest", json_string(digest));
                 event_publish(building->manager->bus, "template-added", NULL, json_pack("{s:s}", "digest", digest));
+                policy_set_changed(building->manager, digest);
                 building_end(building, 0, NULL);
                 return 0;
         }

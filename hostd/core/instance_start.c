@@ -9,6 +9,7 @@
 #include "core/doctor.h"
 #include "core/launcher.h"
 #include "core/manager.h"
+#include "core/policy_set.h"
 
 #define START_TIMEOUT (60 * USEC_PER_SEC)
 #define ENTER_PAUSE (5 * USEC_PER_MSEC)
@@ -20,24 +21,23 @@ static int no_configuration(const Instance *instance, Error *err) {
 }
 
 int instance_apply_network(Instance *instance, Error *err) {
-        _cleanup_free_ Policy **policies = NULL;
+        _cleanup_(policy_set_done) PolicySet policies = POLICY_SET_NULL;
         Manager *m = instance->manager;
         uint16_t slot = instance->record.slot;
-        size_t n = 0;
         int r;
 
         if (!instance->config)
                 return no_configuration(instance, err);
-        r = desired_find_policies(m->desired, instance->config->policies, &policies, &n, err);
+        r = policy_set_load(m, m->desired, instance->config, NULL, &policies, err);
         if (r < 0)
-                return error_wrap(err, "instance %s", instance->record.name);
+                return r;
         r = network_attach(m->network, slot, err);
         if (r < 0)
                 return error_wrap(err, "network");
         r = instance_network_apply(instance, err);
         if (r < 0)
                 return error_wrap(err, "network");
-        r = network_set_policy(m->network, slot, policies, n, err);
+        r = network_set_policy(m->network, slot, policies.list, policies.n, err);
         if (r < 0)
                 return error_wrap(err, "network policy");
         border_link_changed(m, slot);

@@ -7,6 +7,7 @@
 #include "core/border_link.h"
 #include "core/lifecycle.h"
 #include "core/manager.h"
+#include "core/policy_set.h"
 
 static bool policies_changed(const Desired *old, const Desired *new, const InstanceConfig *config) {
         for (char **name = config->policies; name && *name; name++) {
@@ -100,6 +101,8 @@ static int load_checked(Manager *m, const DesiredEdit *edit, Desired **ret, Erro
 
         if (r >= 0)
                 r = lifecycle_check_set(m, fresh, err);
+        if (r >= 0)
+                r = policy_set_check_all(m, fresh, err);
         if (r < 0)
                 return r;
         *ret = TAKE_PTR(fresh);

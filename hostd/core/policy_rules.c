@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/manager.h"
+#include "core/policy_set.h"
 #include "network/compile.h"
 
 #define RULES_MAX 4096 // of one instance's HAProxy
@@ -71,11 +71,10 @@ static int add_host(PolicyRules *rules, const Binding *grant, Error *err) {
 }
 
 static int compile(const Instance *instance, Compiled **ret, Error *err) {
-        _cleanup_free_ Policy **policies = NULL;
-        size_t n = 0;
-        int r = desired_find_policies(instance->manager->desired, instance->config->policies, &policies, &n, err);
+        _cleanup_(policy_set_done) PolicySet policies = POLICY_SET_NULL;
+        int r = policy_set_load(instance->manager, instance->manager->desired, instance->config, NULL, &policies, err);
 
-        return r < 0 ? r : compiled_new(policies, n, ret, err);
+        return r < 0 ? r : compiled_new(policies.list, policies.n, ret, err);
 }
 
 int policy_rules_new(const Instance *instance, const Binding *const *grants, size_t n, PolicyRules **ret, Error *err) {

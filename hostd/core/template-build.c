@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "base/io.h"
+#include "base/strv.h"
 #include "base/valid.h"
 #include "core/template-internal.h"
 
@@ -211,10 +212,29 @@ static int adopt_start(TemplateJob *job, int out, Error *err) {
         return job->pidfd < 0 ? error_set_errno(err, errno, "cannot watch the adoption") : 1;
 }
 
+// The same image once more. Where its package clients fetch from may be known better this time (a network was there, or hostd-build is newer).
+static int job_renew(TemplateJob *job, Template *known, Error *err) {
+        Manifest *old = known->manifest, *new = job->manifest;
+        char name[TEMPLATE_NAME_MAX], **mirrors = old->mirrors;
+        _cleanup_free_ char *text = NULL;
+        int r;
+
+        if (!new->asked || (old->asked && strv_equal(old->mirrors, new->mirrors)))
+                return 0;
+        old->mirrors = new->mirrors;
+        new->mirrors = mirrors;
+        old->asked = true;
+        text = manifest_format(old);
+        if (!text)
+                return error_set_errno(err, ENOMEM, "manifest");
+        r = io_write_atomic(job->registry->images_fd, template_digest_path(old->digest, ".json", name), text, strlen(text), 0600);
+        return r < 0 ? error_set_errno(err, r, "cannot store the manifest") : 0;
+}
+
 static int job_built(TemplateJob *job, Error *err) {
         _cleanup_free_ char *text = NULL;
         _cleanup_close_ int out = -EBADF;
-        const Template *known;
+        Template *known;
         size_t size;
         int status, r;
 
@@ -238,7 +258,7 @@ static int job_built(TemplateJob *job, Error *err) {
         known = template_find(job->registry, job->manifest->digest);
         if (known && strcmp(known->manifest->name, job->manifest->name) != 0)
                 return error_set(err, ERR_EXISTS, "the same image is already here as the template %s", known->manifest->name);
-        return known ? 0 : adopt_start(job, out, err);
+        return known ? job_renew(job, known, err) : adopt_start(job, out, err);
 }
 
 static int job_adopted(TemplateJob *job, Error *err) {

@@ -257,8 +257,8 @@ static bool categories_are_the_same(const Desired *desired, const Policy *policy
         if (!category_equal(policy->spared, desired_find_category(desired, POLICY_SPARED)))
                 return false;
         for (size_t i = 0; i < policy->n_rules; i++) {
-                const Category *category = policy->rules[i].category;
-                if (category && !category_equal(category, desired_find_category(desired, category->name)))
+                const PolicyRule *rule = &policy->rules[i];
+                if (rule->to[0] == '@' && !category_equal(rule->category, desired_find_category(desired, rule->to + 1)))
                         return false;
         }
         return true;

@@ -57,7 +57,7 @@ static int find_category(const ParseContext *context, size_t index, PolicyRule *
         if (rule->to[0] != '@' || !context->check_policies)
                 return 0;
         rule->category = category_get(context, rule->to + 1);
-        if (rule->category)
+        if (rule->category || strcmp(rule->to + 1, POLICY_PACKAGES) == 0) // without a file: each template's own
                 return 0;
         snprintf(field, sizeof(field), "rules[%zu].to", index);
         return error_set_field(err, field, "%s names the category \"%s\", and there is no categories.d/%s.conf", field, rule->to + 1, rule->to + 1);

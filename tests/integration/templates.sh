@@ -116,6 +116,67 @@ check "it unmounts" drive unmount box
 refute "and is gone" mountpoint -q "$path"
 clean "imports leave nothing"
 
+# --- where its package clients fetch from ------------------------------------------------------------------------------
+# Clients that say what real ones say, by the name of their own: hosts come from nowhere else.
+cp -a "$work/box" "$work/shop"
+mkdir -p "$work/shop/"{usr/bin,tmp,run,home/me/.cargo}
+echo 'me:x:1000:1000::/home/me:/bin/sh' >"$work/shop/etc/passwd"
+printf '%s\n' '# of the site' 'https_proxy="http://proxy.example.org:3128/"' 'GOPROXY=https://go.example.org' >"$work/shop/etc/environment"
+printf '[source.x]\nregistry = "sparse+https://crates.example.org/index/"\n' >"$work/shop/home/me/.cargo/config.toml"
+client() { { echo '#!/bin/sh'; cat; } >"$work/shop/usr/bin/$1"; chmod 755 "$work/shop/usr/bin/$1"; }
+client apt-get <<'L'
+echo "http://deb.example.org/debian/dists/x/Packages"
+echo "mirror+https://u:word@sec.example.org:8443/x"
+echo "file:/srv/packages http://10.0.0.1/ http://localhost/ http://[2001:db8::1]/ https://bad-.example.org/ http://dns.example.org:53/"
+L
+client npm <<'L'
+echo 'registry = "https://npm.example.org/"'
+echo '; registry = "https://overridden.example.org/" ; by user'
+echo '@mine:registry = "https://npm.example.net/x"'
+echo 'homepage = "https://help.example.org/"'
+L
+client go <<'L'
+printf '%s,direct\nsum.example.org\n' "$GOPROXY"
+L
+client cargo <<'L'
+[ -f Cargo.toml ] || exit 1
+echo "error: failed to download from \`https://index.example.org/config.json\`" >&2
+echo "help: see https://book.example.org/" >&2
+mkdir -p "$CARGO_HOME/registry/index/x" && echo '{"dl": "https://files.example.org/{crate}", "api": "https://api.example.org"}' >"$CARGO_HOME/registry/index/x/config.json"
+L
+# Not pip, which is a program in python: what it is told to ask shows that it was asked.
+client python3 <<'L'
+case $2 in *pip._internal*) echo "https://pip.example.org/simple None";; esac
+id -u >/tmp/uid; echo "https://uid$(id -u).example.org/"
+( echo x >/root-was-written ) 2>/dev/null && echo "https://written.example.org/"
+[ -e /tmp/work ] || [ -e /proc/1/root/etc/hostname ] || ls /proc/1/fd >/dev/null 2>&1 && echo "https://escaped.example.org/"
+grep -q 'CapEff:.0000000000000000' /proc/self/status || echo "https://capable.example.org/"
+grep -q 'NoNewPrivs:.1' /proc/self/status || echo "https://privileged.example.org/"
+[ "$(tail -n +3 /proc/net/dev | grep -v lo: | wc -l)" = 0 ] || echo "https://network.example.org/"
+kill -9 1; kill -9 -1 2>/dev/null
+L
+chown -R 1000:1000 "$work/shop/home/me"; chmod 700 "$work/shop/home/me"
+out=$(tar -C "$work/shop" -c . | import shop)
+wanted='crates.example.org:443 deb.example.org:80 files.example.org:443 go.example.org:443 index.example.org:443 npm.example.net:443 npm.example.org:443 pip.example.org:443 proxy.example.org:3128 sec.example.org:8443 sum.example.org:443 uid1000.example.org:443'
+mirrors() { drive show "$1" | python3 -c 'import json, sys; print(*sorted(json.load(sys.stdin).get("mirrors", ["NONE"])))'; }
+[ "$(mirrors shop)" = "$wanted" ] && ok "clients say where they fetch from, as the first user, without rights or a network" || bad "clients: $(mirrors shop) $out"
+[ -z "$(mirrors box)" ] && ok "a template without clients has an empty list" || bad "a template without clients: $(mirrors box)"
+client npm <<'L'
+i=0; while [ $i -lt 200 ]; do echo "registry = \"https://m$i.example.org/\""; i=$((i + 1)); done
+L
+client python3 <<'L'
+sleep 300 & exec yes "https://flood.example.org/ $(head -c 2000 /dev/zero | tr '\0' x)"
+L
+rm "$work/shop/usr/bin/"{apt-get,cargo,go} "$work/shop/etc/environment" "$work/shop/home/me/.cargo/config.toml"
+begin=$(date +%s)
+out=$(tar -C "$work/shop" -c . | import flood)
+[ "$(mirrors flood | wc -w)" = 64 ] && ok "at most 64 hosts of one template" || bad "a flood of hosts: $(mirrors flood | wc -w) $out"
+[ $(($(date +%s) - begin)) -lt 60 ] && ok "a client that never ends is ended" || bad "a client that never ends: $(($(date +%s) - begin)) s"
+rm -rf "$work/shop/usr/bin" "$work/shop/home"; ln -s /etc "$work/shop/usr/bin"; ln -s / "$work/shop/home"
+out=$(tar -C "$work/shop" -c . | import odd)
+[ -z "$(mirrors odd)" ] && ok "links in the place of directories mislead nobody" || bad "links: $(mirrors odd) $out"
+clean "clients leave nothing"
+
 # --- hostile archives -----------------------------------------------------------------------------------------------
 hostile() { # NAME EXPECTED: the archive is on stdin
         local out
@@ -266,6 +327,8 @@ check "shadow has its group" test "$(stat -c %g "$path/etc/shadow")" = 42
 check "udev is masked" test "$(readlink "$path/etc/systemd/system/systemd-udevd.service")" = /dev/null
 check "no proxy and no host options" test -z "$(grep -ri proxy "$path/etc/apt")"
 drive show debian | grep -q '"systemd": "' && ok "the manifest has packages and versions" || bad "the manifest has packages"
+site=$(sed -n 's,^deb .*http[s]*://\([^/ ]*\)/.*,\1,p' "$path/etc/apt/sources.list" | sed -n '1s/:.*//p;1p' | tail -n 1 | cut -d: -f1)
+check "apt itself said where it fetches from" grep -q "$site" <<<"$(mirrors debian)"
 check "no device nodes" test -z "$(find "$path" -xdev \( -type b -o -type c \))"
 clean "a build leaves nothing"
 

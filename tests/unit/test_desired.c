@@ -378,7 +378,7 @@ static void test_edit(void **state) {
 static void test_categories(void **state) {
         static const char text[] = "rules = ( { action = \"allow\"; to = \"@git\"; ports = \"22,443\"; } );\n";
         static const char *const wanted[] = {"category apis: added", "category git: a.example.org removed", "category git: c.example.org added"};
-        _cleanup_(desired_freep) Desired *old = NULL, *new = NULL, *gone = NULL, *heavy = NULL, *other = NULL;
+        _cleanup_(desired_freep) Desired *old = NULL, *new = NULL, *gone = NULL, *heavy = NULL, *other = NULL, *open = NULL, *closed = NULL;
         _cleanup_strv_ char **lines = NULL;
         _cleanup_error_ Error err = ERROR_NULL, together = ERROR_NULL, unknown = ERROR_NULL;
         char *order[] = {(char *) "q", (char *) "p", NULL}, *absent[] = {(char *) "p", (char *) "r", NULL};
@@ -420,6 +420,13 @@ static void test_categories(void **state) {
         gone = load_edited("categories.d/git.conf", NULL, new, &err);
         assert_null(gone);
         assert_string_equal(err.message, "policies.d/p.conf:1: rules[0].to names the category \"git\", and there is no categories.d/git.conf");
+        // without a file: each template's own, until there is one
+        put("policies.d/t.conf", "rules = ( { action = \"allow\"; to = \"@packages\"; } );\n");
+        open = load_or_fail();
+        assert_true(policy_is_open(desired_find_policy(open, "t")));
+        closed = load_edited("categories.d/packages.conf", "m.example.org:80\n", open, NULL);
+        assert_false(policy_is_open(desired_find_policy(closed, "t")));
+        assert_false(policy_equal(desired_find_policy(open, "t"), desired_find_policy(closed, "t")));
         // valid each, too much together
         put("policies.d/q.conf", "rules = ( { action = \"allow\"; to = \"a.example.org\"; ports = \"1001-1016\"; } );\n");
         heavy = load_edited("instances.d/a.conf", "policies = [ \"p\", \"q\" ];\n", new, &together);

@@ -366,12 +366,112 @@ static void test_spared(void **state) {
         }
 }
 
+static Policy *policy_with(const char *rule, const char *category, const char *entries) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        Policy *policy;
+
+        assert_int_equal(policy_new("p", &policy), 0);
+        assert_int_equal(add(policy, rule, NULL), 0);
+        assert_int_equal(category_parse(category, NULL, entries, &policy->rules[0].category, &err), 0);
+        return policy;
+}
+
+// An entry with a port is that port of the name, and of a rule's ports no other.
+static void test_entry_ports(void **state) {
+        static const char entries[] = "a.example.org:80\na.example.org\nb.example.org:8443\n*.c.example.org:3128\n10.0.0.0/8\n";
+        static const struct { const char *rule, *name; uint16_t port; bool allowed; } cases[] = {
+                {"allow @m any -", "a.example.org", 80, true},         {"allow @m any -", "a.example.org", 443, true},
+                {"allow @m any -", "a.example.org", 8443, false},      {"allow @m any -", "b.example.org", 8443, true},
+                {"allow @m any -", "b.example.org", 443, false},       {"allow @m any -", "x.c.example.org", 3128, true},
+                {"allow @m any -", "c.example.org", 3128, false},      {"allow @m tcp 443", "a.example.org", 443, true},
+                {"allow @m tcp 443", "a.example.org", 80, false},      {"allow @m tcp 443", "b.example.org", 8443, false},
+                {"allow @m tcp 8440-8450", "b.example.org", 8443, true}, {"allow @m tcp 443", "b.example.org", 443, false},
+        };
+        char to[CATEGORY_ENTRY_MAX];
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_(policy_freep) Policy *policy = policy_with(cases[i].rule, "m", entries);
+                PolicyProbe probe = {.name = cases[i].name, .protocol = POLICY_TCP, .port = cases[i].port};
+                PolicyAnswer answer;
+                assert_int_equal(policy_rule_check(0, &policy->rules[0], NULL), 0);
+                assert_int_equal(policy_explain(&policy, 1, &probe, &answer, NULL), 0);
+                if ((answer.action == POLICY_ALLOW) != cases[i].allowed)
+                        fail_msg("case %zu: %s", i, answer.text);
+        }
+        assert_int_equal(category_entry_split("2001:db8::1", to), 0);
+        assert_string_equal(to, "2001:db8::1");
+        assert_int_equal(category_entry_split("a.example.org:65536", to), 0);
+        assert_int_equal(category_entry_split("a.example.org:080", to), 0);
+        assert_int_equal(category_entry_split("a.example.org:80x", to), 0);
+        assert_int_equal(category_entry_split("a.example.org:65535", to), 65535);
+        assert_string_equal(to, "a.example.org");
+}
+
+// What an entry's port cannot be, where its rule has more to say.
+static void test_bad_entry_ports(void **state) {
+        static const struct { const char *entries, *wanted; } cases[] = {
+                {"a.example.org:53\n", "@m has a.example.org:53: rules[0].ports: tcp port 53 cannot be allowed by name, only by address"},
+                {"a.example.org:8443\n", "rules[0].inspect is for tcp 80 and 443 only, and @m has a.example.org:8443"},
+        };
+        _cleanup_(policy_freep) Policy *many = policy_with("allow @m any -", "m", "a.example.org:1\na.example.org:2\na.example.org:3\na.example.org:4\n"
+                                                           "a.example.org:5\na.example.org:6\na.example.org:7\na.example.org:8\na.example.org:9\n"
+                                                           "a.example.org:10\na.example.org:11\na.example.org:12\na.example.org:13\na.example.org:14\n"
+                                                           "a.example.org:15\nb.example.org:16\nb.example.org:17\n");
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_(policy_freep) Policy *policy = policy_with("allow @m any -", "m", cases[i].entries);
+                _cleanup_error_ Error err = ERROR_NULL;
+                policy->rules[0].inspect = true;
+                assert_true(policy_rule_check(0, &policy->rules[0], &err) < 0);
+                assert_string_equal(err.message, cases[i].wanted);
+        }
+        assert_true(policies_check(&many, 1, NULL) < 0);
+}
+
+// "@packages" is a list of each template's; a policy is never changed by what one instance makes of it.
+static void test_bind(void **state) {
+        _cleanup_(category_freep) Category *one = NULL, *two = NULL;
+        _cleanup_(policy_freep) Policy *policy = NULL, *plain = NULL, *first = NULL, *second = NULL, *same = NULL, *none = NULL;
+        _cleanup_error_ Error err = ERROR_NULL, refused = ERROR_NULL;
+        PolicyProbe probe = {.name = "m.example.org", .protocol = POLICY_TCP, .port = 80};
+        PolicyAnswer answer;
+
+        assert_int_equal(category_parse(POLICY_PACKAGES, NULL, "m.example.org:80\ndns.example:443\n", &one, NULL), 0);
+        assert_int_equal(category_parse(POLICY_PACKAGES, NULL, "n.example.org:8443\n", &two, NULL), 0);
+        assert_int_equal(policy_new("p", &policy), 0);
+        assert_int_equal(category_parse(POLICY_SPARED, NULL, "dns.example\n", &policy->spared, NULL), 0);
+        assert_int_equal(add(policy, "deny c.example.org any -", NULL), 0);
+        assert_int_equal(add(policy, "allow @packages any -", NULL), 0);
+        assert_true(policy_is_open(policy));
+        assert_true(policy_bind(policy, NULL, &none, &err) < 0);
+        assert_string_equal(err.message, "policy p has a rule to @packages, which is a list that each template has for itself");
+        assert_int_equal(policy_bind(policy, one, &first, NULL), 0);
+        assert_int_equal(policy_bind(policy, two, &second, NULL), 0);
+        assert_true(policy_is_open(policy) && !policy_is_open(first) && !policy_equal(first, second));
+        assert_int_equal(policy_explain(&first, 1, &probe, &answer, NULL), 0);
+        assert_string_equal(answer.text, "allowed by rule 2 of policy p: m.example.org tcp 80");
+        assert_int_equal(policy_explain(&second, 1, &probe, &answer, NULL), 0);
+        assert_int_equal(answer.action, POLICY_DENY);
+        probe.name = "dns.example", probe.port = 443; // a template opens no server of DNS over HTTPS
+        assert_int_equal(policy_explain(&first, 1, &probe, &answer, NULL), 0);
+        assert_int_equal(answer.action, POLICY_DENY);
+        policy->rules[1].inspect = true; // where the entries are known it is seen that this cannot be
+        assert_true(policy_bind(policy, two, &none, &refused) < 0);
+        assert_string_equal(refused.message, "policy p: rules[1].inspect is for tcp 80 and 443 only, and @packages has n.example.org:8443");
+        plain = policy_with("allow @packages any -", POLICY_PACKAGES, "file.example.org\n"); // the operator's file
+        assert_false(policy_is_open(plain));
+        assert_int_equal(policy_bind(plain, NULL, &same, NULL), 0);
+        assert_ptr_equal(same, plain);
+}
+
 static void test_bad_categories(void **state) {
         static const struct { const char *text, *wanted; } cases[] = {
                 {"a.example.org b.example.org", "f:1: there is more than one word"}, {"\n@web", "f:2: entry \"@web\": a category cannot hold"},
                 {"example", "f:1: entry \"example\" is no host name"},            {"10.0.0.1/8", "f:1: entry \"10.0.0.1/8\" has bits set"},
                 {"*.co.uk", "f:1: entry \"*.co.uk\" is too wide"},
                 {"a.example.org\na.example.org", "f: entry \"a.example.org\" is there twice"}, {"a.example.org;", "f:1: entry \"a.example.org;\" is not valid"},
+                {"10.0.0.1:80", "f:1: entry \"10.0.0.1:80\": only a name has a port"}, {"*.co.uk:80", "f:1: entry \"*.co.uk\" is too wide"},
+                {"a.example.org:80\na.example.org:80", "f: entry \"a.example.org:80\" is there twice"},
         };
 
         for (size_t i = 0; i < ELEMENTS(cases); i++) {
@@ -489,7 +589,7 @@ int main(void) {
                 cmocka_unit_test(test_tables),       cmocka_unit_test(test_bad_rules), cmocka_unit_test(test_explain),
                 cmocka_unit_test(test_denied_table), cmocka_unit_test(test_digest),
                 cmocka_unit_test(test_explain_names), cmocka_unit_test(test_http),     cmocka_unit_test(test_text), cmocka_unit_test(test_until),
-                cmocka_unit_test(test_index),        cmocka_unit_test(test_category),  cmocka_unit_test(test_bad_categories), cmocka_unit_test(test_spared),
+                cmocka_unit_test(test_index),        cmocka_unit_test(test_category),  cmocka_unit_test(test_bad_categories), cmocka_unit_test(test_entry_ports), cmocka_unit_test(test_bad_entry_ports), cmocka_unit_test(test_bind), cmocka_unit_test(test_spared),
                 cmocka_unit_test(test_inserts), cmocka_unit_test(test_inserts_denied),
         };
 

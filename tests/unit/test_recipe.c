@@ -10,6 +10,8 @@
 
 #include "base/io.h"
 #include "build/apt.h"
+#include "base/strv.h"
+#include "build/clients.h"
 #include "build/manifest.h"
 #include "build/recipe.h"
 
@@ -146,11 +148,96 @@ static void test_manifest_packages(void **state) {
         manifest_free(m);
 }
 
+static const char manifest_head[] = "{\"built\":\"2026-11-29T23:05:47.709955Z\",\"digest\":\"0000000000000000000000000000000000000000000000000000000000000007\","
+                                    "\"name\":\"x\",\"packages\":{},\"size\":6,\"version\":1";
+
+static void test_manifest_mirrors(void **state) {
+        static const struct { const char *mirrors; int n; } cases[] = { // -1: refused
+                {"[]", 0}, {"[\"m.example.org:80\"]", 1}, {"[\"m.example.org:80\", \"m.example.org:443\"]", 2},
+                {"[\"m.example.org\"]", -1}, {"[\"M.example.org:80\"]", -1}, {"[\"10.0.0.1:80\"]", -1}, {"[\"[2001:db8::1]:80\"]", -1},
+                {"[\"*.example.org:80\"]", -1}, {"[\"mirror:80\"]", -1}, {"[\"m.example.org:0\"]", -1}, {"[\"m.example.org:65536\"]", -1},
+                {"[\"m.example.org:080\"]", -1}, {"[\"m.example.org:53\"]", -1}, {"[\"m.example.org:80\\n\"]", -1}, {"[\"m.example.org:80\\u0000\"]", -1},
+                {"[\"m.example.org:80\", \"m.example.org:80\"]", -1}, {"[1]", -1}, {"{}", -1}, {"null", -1},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_(manifest_freep) Manifest *m = NULL, *again = NULL;
+                _cleanup_free_ char *text = NULL, *written = NULL;
+                assert_true(asprintf(&text, "%s,\"mirrors\":%s}", manifest_head, cases[i].mirrors) > 0);
+                int r = manifest_parse(text, strlen(text), &m, NULL);
+                if ((r < 0) != (cases[i].n < 0))
+                        fail_msg("%s: %d", cases[i].mirrors, r);
+                if (r < 0)
+                        continue;
+                assert_int_equal(strv_length(m->mirrors), cases[i].n);
+                assert_true(m->asked);
+                written = manifest_format(m);
+                assert_int_equal(manifest_parse(written, strlen(written), &again, NULL), 0);
+                assert_true(again->asked && strv_equal(m->mirrors, again->mirrors));
+        }
+        _cleanup_(manifest_freep) Manifest *old = NULL;
+        _cleanup_free_ char *text = NULL;
+        assert_true(asprintf(&text, "%s}", manifest_head) > 0);
+        assert_int_equal(manifest_parse(text, strlen(text), &old, NULL), 0);
+        assert_false(old->asked);
+}
+
+static void test_clients_scan(void **state) {
+        static const struct { ClientScan how; const char *text, *wanted; } cases[] = {
+                {SCAN_URLS, "http://A.example.org/x https://b.example.org:8443/y", "a.example.org:80 b.example.org:8443"},
+                {SCAN_URLS, "mirror+http://c.example.org sparse+https://d.example.org/i/ cdrom://e.example.org ftp://f.example.org file:///x", "c.example.org:80 d.example.org:443"},
+                {SCAN_URLS, "https://u:p@g.example.org:1/;https://h.example.org/?x@i.example.org", "g.example.org:1 h.example.org:443"},
+                {SCAN_URLS, "https://10.0.0.1/ https://[2001:db8::1]:80/ https://localhost/ https:// https://j.example.org:99999/ https://k.example.org:x/", ""},
+                {SCAN_URLS, "A='http://p.example.org:3128'\nB=''", "p.example.org:3128"},
+                {SCAN_QUOTED, "failed to download from `https://a.example.org/config.json`\nsee https://help.example.org/", "a.example.org:443"},
+                {SCAN_SETTINGS, "registry = \"https://a.example.org/\"\n@s:registry = \"https://b.example.org/\"\nhomepage = \"https://c.example.org/\"\n"
+                 "; registry = \"https://d.example.org/\"\nhttps-proxy = \"http://e.example.org:3128/\"\nreplace-registry-host = \"npmjs\"\nindex = 'https://f.example.org/git'\n",
+                 "a.example.org:443 b.example.org:443 e.example.org:3128 f.example.org:443"},
+                {SCAN_WORDS, "https://a.example.org/,direct\nsum.example.org+0123abc+AbC/dEf== https://s.example.org", "a.example.org:443 s.example.org:443 sum.example.org:443"},
+                {SCAN_WORDS, "off\noff", ""},
+                {SCAN_INDEX, "{\"api\": \"https://a.example.org\", \"dl\" : \"https://b.example.org/{crate}/{version}\"}", "b.example.org:443"},
+                {SCAN_INDEX, "{\"dl\"", ""}, {SCAN_INDEX, "\"dl\":\"", ""},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_strv_ char **mirrors = NULL;
+                assert_int_equal(clients_scan(cases[i].how, cases[i].text, &mirrors), 0);
+                _cleanup_free_ char *joined = strv_join(mirrors, " ");
+                assert_string_equal(joined, cases[i].wanted);
+        }
+}
+
+// Lines of a stage that a template's programs ran in.
+static void test_clients_take(void **state) {
+        static const char text[] = "a.example.org:80\na.example.org:80\nno host\n\nb.example.org:443\n.\nc.example.org:1";
+        _cleanup_strv_ char **mirrors = NULL, **flood = NULL;
+        _cleanup_free_ char *joined = NULL;
+        bool whole = false;
+        int p[2];
+
+        assert_int_equal(pipe(p), 0);
+        assert_int_equal(write(p[1], text, strlen(text)), strlen(text));
+        close(p[1]);
+        assert_int_equal(clients_take(p[0], &mirrors, &whole), 0);
+        close(p[0]);
+        joined = strv_join(mirrors, " ");
+        assert_string_equal(joined, "a.example.org:80 b.example.org:443");
+        assert_true(whole);
+        assert_int_equal(pipe(p), 0);
+        for (unsigned i = 0; i < 100; i++)
+                assert_true(dprintf(p[1], "m%u.example.org:80%0*d\n", i, i % 7 == 0 ? 400 : 1, 0) > 0);
+        close(p[1]);
+        assert_int_equal(clients_take(p[0], &flood, &whole), 0);
+        close(p[0]);
+        assert_int_equal(strv_length(flood), MANIFEST_MIRRORS_MAX);
+        assert_false(whole);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_recipe_refused), cmocka_unit_test(test_recipe_shipped),
                 cmocka_unit_test(test_apt_sources),    cmocka_unit_test(test_apt_options),
-                cmocka_unit_test(test_manifest_packages),
+                cmocka_unit_test(test_manifest_packages), cmocka_unit_test(test_manifest_mirrors), cmocka_unit_test(test_clients_scan), cmocka_unit_test(test_clients_take),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

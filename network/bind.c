@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Bind: what "@packages" stands for where it is used. A policy is one object for all instances, and each template has a list of its own; so the
+// policies of an instance are copies in which those rules have the template's list.
+#include <string.h>
+
+#include "base/strv.h"
+#include "network/name.h"
+#include "network/policy.h"
+
+static bool rule_is_open(const PolicyRule *rule) {
+        return !rule->category && strcmp(rule->to, "@" POLICY_PACKAGES) == 0;
+}
+
+bool policy_is_open(const Policy *policy) {
+        for (size_t i = 0; i < policy->n_rules; i++)
+                if (rule_is_open(&policy->rules[i]))
+                        return true;
+        return false;
+}
+
+static bool is_spared(const Category *spared, const char *entry) {
+        char name[CATEGORY_ENTRY_MAX];
+
+        (void) category_entry_split(entry, name);
+        for (char **p = spared ? spared->entries : NULL; p && *p; p++)
+                if (policy_target(*p) != POLICY_TO_CIDR && name_pattern_matches(*p, name))
+                        return true;
+        return false;
+}
+
+// A template's word opens no server of DNS over HTTPS: nobody here named that one.
+static int without_spared(const Policy *policy, Category *packages, Category **ret) {
+        _cleanup_(category_freep) Category *left = NULL;
+        bool any = false;
+        int r = 0;
+
+        for (char **p = packages->entries; p && *p; p++)
+                any = any || is_spared(policy->spared, *p);
+        if (!any) {
+                *ret = category_share(packages);
+                return 0;
+        }
+        left = calloc(1, sizeof(Category));
+        if (!left || !(left->name = strdup(packages->name)))
+                return -ENOMEM;
+        for (char **p = packages->entries; r >= 0 && *p; p++)
+                if (!is_spared(policy->spared, *p))
+                        r = strv_append(&left->entries, *p);
+        if (r >= 0)
+                *ret = TAKE_PTR(left);
+        return r;
+}
+
+static int bind_rule(const PolicyRule *rule, Category *packages, Policy *copy, Error *err) {
+        PolicyRule bound;
+        int r = policy_rule_copy(rule, &bound);
+
+        if (r < 0)
+                return error_set_errno(err, r, "cannot bind a policy");
+        if (rule_is_open(rule)) {
+                bound.category = category_share(packages);
+                r = policy_rule_check(copy->n_rules, &bound, err); // what depends on the entries
+        }
+        if (r < 0)
+                policy_rule_done(&bound);
+        else
+                copy->rules[copy->n_rules++] = bound;
+        return r;
+}
+
+static int copy_begin(const Policy *policy, Policy **ret) {
+        _cleanup_(policy_freep) Policy *copy = NULL;
+        int r = policy_new(policy->name, &copy);
+
+        if (r < 0)
+                return r;
+        copy->description = policy->description ? strdup(policy->description) : NULL;
+        copy->rules = calloc(policy->n_rules, sizeof(PolicyRule));
+        if (!copy->rules || (policy->description && !copy->description))
+                return -ENOMEM;
+        copy->spared = policy->spared ? category_share(policy->spared) : NULL;
+        *ret = TAKE_PTR(copy);
+        return 0;
+}
+
+int policy_bind(Policy *policy, Category *packages, Policy **ret, Error *err) {
+        _cleanup_(category_freep) Category *list = NULL;
+        _cleanup_(policy_freep) Policy *copy = NULL;
+        int r;
+
+        if (!policy_is_open(policy)) {
+                *ret = policy_share(policy);
+                return 0;
+        }
+        if (!packages)
+                return error_set_field(err, "policies", "policy %s has a rule to @" POLICY_PACKAGES ", which is a list that each template has for itself", policy->name);
+        r = without_spared(policy, packages, &list);
+        if (r >= 0)
+                r = copy_begin(policy, &copy);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot bind policy %s", policy->name);
+        for (size_t i = 0; i < policy->n_rules && r >= 0; i++)
+                r = bind_rule(&policy->rules[i], list, copy, err);
+        if (r < 0)
+                return error_wrap(err, "policy %s", policy->name);
+        *ret = TAKE_PTR(copy);
+        return 0;
+}
