@@ -181,6 +181,7 @@ static int compile_name(const PolicyRule *rule, CompiledRule *c) {
 
 static int compile_http(const PolicyRule *rule, CompiledRule *c) {
         c->inspect = policy_rule_inspects(rule);
+        c->git = rule->git;
         c->rate = rule->rate;
         c->budget = rule->budget;
         c->until = rule->until;
@@ -237,6 +238,8 @@ static int compile_digest(CompiledRule *c, Front *front) {
         // Behind what every rule has: the digest of a rule without these is as it always was.
         digest_list(f, "method=", c->methods);
         digest_list(f, "path=", c->paths);
+        if (c->git != POLICY_GIT_ANY)
+                fprintf(f, " git=%s", policy_git_to_string(c->git));
         if (c->inspect)
                 fputs(" inspect", f);
         if (c->rate || c->budget)
@@ -482,6 +485,10 @@ bool compiled_rule_has_port(const CompiledRule *rule, PolicyProtocol protocol, u
         for (size_t i = 0; i < rule->n_ports && !hit; i++)
                 hit = port >= rule->ports[i].first && port <= rule->ports[i].last;
         return hit && !(rule->spare_smtp && protocol == POLICY_TCP && port == SMTP_PORT);
+}
+
+bool compiled_rule_is_of_requests(const CompiledRule *rule) {
+        return rule->methods || rule->paths || rule->git != POLICY_GIT_ANY;
 }
 
 bool compiled_rule_port(const CompiledRule *rule, unsigned i, uint16_t *ret) {

@@ -39,7 +39,8 @@ typedef struct CompiledRule {
         size_t n_ports;
         bool spare_denied; // a broad allow: it does not reach what is denied by default
         bool spare_smtp;   // an allow that does not name TCP 25
-        bool inspect;      // or has methods or paths
+        PolicyGit git;
+        bool inspect;      // or has methods, paths or git
         char **methods, **paths; // owned; NULL: any
         uint64_t rate, budget;   // 0: none
         uint64_t until;          // it matches nothing any more from then on, whoever walks the list; 0: no end
@@ -89,6 +90,7 @@ int cidr_parse(const char *text, Cidr *ret);
 bool cidr_contains(const Cidr *outer, const Cidr *inner);
 char *cidr_format(const Cidr *cidr, char *buf, size_t size);
 #define CIDR_TEXT_MAX 64
+bool compiled_rule_is_of_requests(const CompiledRule *rule); // of some to its destination only, not of all
 Cidr cidr_of_address(int family, const void *bytes);
 bool compiled_rule_matches(const CompiledRule *rule, const Cidr *address, PolicyProtocol protocol, uint16_t port); // RULE_ADDRESS
 bool compiled_rule_has_port(const CompiledRule *rule, PolicyProtocol protocol, uint16_t port); // any kind; port 25 is spared where it is

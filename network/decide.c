@@ -139,9 +139,47 @@ static bool path_begins(const char *path, const char *prefix) {
         return prefix[n - 1] == '/' || path[n] == 0 || path[n] == '/' || path[n] == '?' || path[n] == '#';
 }
 
+// The end of a path without its query; `query` gets what is behind the '?', NULL for none.
+static bool path_ends(const char *path, const char *end, const char **query) {
+        size_t n = strcspn(path, "?#"), k = strlen(end);
+
+        *query = path[n] == '?' ? path + n + 1 : NULL;
+        return n >= k && strncmp(path + n - k, end, k) == 0;
+}
+
+// git over HTTP, the "smart" protocol in its versions 0 to 2, is two requests for each of two services; everything else of a forge (pages, its API,
+// archives, large files) is none. What is not said exactly as git says it meets no allow, and a denial of either.
+static bool git_is(const PolicyQuestion *question, const char *service, const char *other, bool deny) {
+        char end[32], exact[32];
+        const char *query, *method = question->method;
+
+        (void) snprintf(end, sizeof(end), "/git-%s-pack", service);
+        if (path_ends(question->path, end, &query))
+                return deny || ((!method || strcmp(method, "POST") == 0) && !query);
+        if (!path_ends(question->path, "/info/refs", &query))
+                return false;
+        (void) snprintf(exact, sizeof(exact), "service=git-%s-pack", deny ? other : service);
+        return deny ? !query || strcmp(query, exact) != 0 : (!method || strcmp(method, "GET") == 0) && query && strcmp(query, exact) == 0;
+}
+
+static bool git_matches(const CompiledRule *rule, const PolicyQuestion *question) {
+        bool deny = rule->action == POLICY_DENY;
+
+        if (rule->git == POLICY_GIT_ANY || !question->path)
+                return true;
+        if (!path_is_plain(question->path))
+                return deny;
+        if (rule->git == POLICY_GIT_READ)
+                return git_is(question, "upload", "receive", deny);
+        return git_is(question, "receive", "upload", deny) || (!deny && git_is(question, "upload", "receive", false));
+}
+
 // A path that can be read in two ways meets no allow and every denial.
 static bool http_matches(const CompiledRule *rule, const PolicyQuestion *question) {
         bool any = !rule->paths || !question->path;
+
+        if (!git_matches(rule, question))
+                return false;
 
         if (rule->methods && question->method && !strv_contains(rule->methods, question->method))
                 return false;
@@ -228,7 +266,7 @@ static PolicyDecision decide_name(const Compiled *compiled, const char *name) {
                         if (is_left(rule, denials, n))
                                 return decision_of(compiled, rule);
                         denied = denied ?: denials[0];
-                } else if (!rule->methods && !rule->paths) { // else it is not of the whole name
+                } else if (!compiled_rule_is_of_requests(rule)) { // else it is not of the whole name
                         if (rule->protocol == POLICY_ANY && rule->n_ports == 0)
                                 return decision_of(compiled, rule);
                         if (n < DENIALS_MAX)

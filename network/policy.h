@@ -24,10 +24,15 @@
 typedef enum PolicyAction { POLICY_ALLOW, POLICY_DENY, _POLICY_ACTION_MAX, _POLICY_ACTION_INVALID = -EINVAL } PolicyAction;
 typedef enum PolicyProtocol { POLICY_ANY, POLICY_TCP, POLICY_UDP, POLICY_ICMP, _POLICY_PROTOCOL_MAX, _POLICY_PROTOCOL_INVALID = -EINVAL } PolicyProtocol;
 
+// Which of git's requests over HTTP a rule is about. An allow of "write" is both; a denial is of just what it says.
+typedef enum PolicyGit { POLICY_GIT_ANY, POLICY_GIT_READ, POLICY_GIT_WRITE, _POLICY_GIT_MAX, _POLICY_GIT_INVALID = -EINVAL } PolicyGit; // ANY: every request, git's or not
+
 const char *policy_action_to_string(PolicyAction action);
 PolicyAction policy_action_from_string(const char *text);
 const char *policy_protocol_to_string(PolicyProtocol protocol);
 PolicyProtocol policy_protocol_from_string(const char *text);
+const char *policy_git_to_string(PolicyGit git);
+PolicyGit policy_git_from_string(const char *text);
 
 typedef enum PolicyTarget { POLICY_TO_CIDR, POLICY_TO_NAME, POLICY_TO_SUFFIX, POLICY_TO_ANY_NAME, POLICY_TO_CATEGORY } PolicyTarget;
 PolicyTarget policy_target(const char *to); // by its bytes; what it is meant to be, valid or not
@@ -43,7 +48,8 @@ typedef struct PolicyRule {
         PolicyProtocol protocol;
         char *ports; // owned, VALID_PORTS, or NULL for any (of an allow by name: 443); only with tcp and udp, which a name need not say
         char **methods, **paths; // owned, VALID_METHOD and VALID_URL_PATH, or NULL for any; names on TCP 80 and 443 only
-        bool inspect;            // take the TLS of these connections apart; methods and paths imply it
+        PolicyGit git;           // a name on TCP 80 and 443, too
+        bool inspect;            // take the TLS of these connections apart; methods, paths and git imply it
         uint64_t rate;           // bytes a second, 0: none
         uint64_t budget;         // bytes a day, 0: none
         uint64_t until;          // of a grant: microseconds of the wall clock, from which on it matches nothing; 0: no end

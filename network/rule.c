@@ -11,6 +11,8 @@ static const char *const protocol_table[_POLICY_PROTOCOL_MAX] = {
         [POLICY_ANY] = "any", [POLICY_TCP] = "tcp", [POLICY_UDP] = "udp", [POLICY_ICMP] = "icmp",
 };
 
+static const char *const git_table[_POLICY_GIT_MAX] = {[POLICY_GIT_ANY] = "any", [POLICY_GIT_READ] = "read", [POLICY_GIT_WRITE] = "write"};
+
 static int table_find(const char *const *table, int max, const char *text) {
         for (int i = 0; text && i < max; i++)
                 if (strcmp(table[i], text) == 0)
@@ -32,6 +34,14 @@ const char *policy_protocol_to_string(PolicyProtocol protocol) {
 
 PolicyProtocol policy_protocol_from_string(const char *text) {
         return table_find(protocol_table, _POLICY_PROTOCOL_MAX, text);
+}
+
+const char *policy_git_to_string(PolicyGit git) {
+        return git >= 0 && git < _POLICY_GIT_MAX ? git_table[git] : NULL;
+}
+
+PolicyGit policy_git_from_string(const char *text) {
+        return table_find(git_table, _POLICY_GIT_MAX, text);
 }
 
 // An address has a colon, a slash, or nothing but digits and dots; so a mistyped one is refused as an address, not taken for a name.
@@ -72,12 +82,12 @@ void policy_rule_done(PolicyRule *rule) {
 
 bool policy_rule_equal(const PolicyRule *a, const PolicyRule *b) {
         return a->action == b->action && a->protocol == b->protocol && text_equal(a->to, b->to) && text_equal(a->ports, b->ports) &&
-               strv_equal(a->methods, b->methods) && strv_equal(a->paths, b->paths) && a->inspect == b->inspect && a->rate == b->rate &&
+               strv_equal(a->methods, b->methods) && strv_equal(a->paths, b->paths) && a->git == b->git && a->inspect == b->inspect && a->rate == b->rate &&
                a->budget == b->budget && a->until == b->until && text_equal(a->comment, b->comment) && category_equal(a->category, b->category);
 }
 
 bool policy_rule_inspects(const PolicyRule *rule) {
-        return rule->inspect || rule->methods || rule->paths;
+        return rule->inspect || rule->methods || rule->paths || rule->git != POLICY_GIT_ANY;
 }
 
 typedef struct FieldName { char text[48]; } FieldName;
@@ -244,7 +254,7 @@ static int check_http(size_t index, const PolicyRule *rule, Error *err) {
                 r = check_list(index, "paths", rule->paths, VALID_URL_PATH, err);
         if (r < 0 || !policy_rule_inspects(rule))
                 return r;
-        return check_carried(index, rule->methods ? "methods" : rule->paths ? "paths" : "inspect", rule, err);
+        return check_carried(index, rule->methods ? "methods" : rule->paths ? "paths" : rule->git != POLICY_GIT_ANY ? "git" : "inspect", rule, err);
 }
 
 static int check_shaping(size_t index, const PolicyRule *rule, Error *err) {
@@ -279,6 +289,8 @@ int policy_rule_check(size_t index, const PolicyRule *rule, Error *err) {
         if (!policy_protocol_to_string(rule->protocol))
                 return error_set_field(err, field_name(&field, index, "protocol"),
                                        "rules[%zu].protocol must be any, tcp, udp or icmp", index);
+        if (!policy_git_to_string(rule->git))
+                return error_set_field(err, field_name(&field, index, "git"), "rules[%zu].git must be any, read or write", index);
         r = policy_destination_check(field_name(&field, index, "to"), rule->to, err);
         if (r >= 0)
                 r = check_ports(index, rule, err);

@@ -97,6 +97,8 @@ static void write_rule(Writer *w, const CompiledRule *rule) {
                 fputc(',', w->f);
                 write_list(w, "paths", rule->paths);
         }
+        if (rule->git != POLICY_GIT_ANY)
+                fprintf(w->f, ",\"git\":\"%s\"", policy_git_to_string(rule->git));
         if (rule->inspect)
                 fputs(",\"inspect\":true", w->f);
         if (rule->rate)
@@ -254,7 +256,7 @@ static bool member_bool(Members *m, const char *key) {
 static int rule_of(const json_t *json, PolicyRule *rule, Error *err) {
         Members m = {json, 0, false};
         const char *action = member_string(&m, "action", true), *to = member_string(&m, "to", true), *protocol = member_string(&m, "protocol", true);
-        const char *ports = member_string(&m, "ports", false);
+        const char *ports = member_string(&m, "ports", false), *git = member_string(&m, "git", false);
         int r;
 
         rule->inspect = member_bool(&m, "inspect");
@@ -270,6 +272,7 @@ static int rule_of(const json_t *json, PolicyRule *rule, Error *err) {
                 return refuse(err, "a rule is not valid");
         rule->action = policy_action_from_string(action);
         rule->protocol = policy_protocol_from_string(protocol);
+        rule->git = git ? policy_git_from_string(git) : POLICY_GIT_ANY;
         rule->to = strdup(to);
         rule->ports = ports ? strdup(ports) : NULL;
         return rule->to && (!ports || rule->ports) ? 0 : error_set_errno(err, ENOMEM, "reading a view");

@@ -29,6 +29,8 @@ static json_t *rule_json(const PolicyRule *rule) {
                                  policy_protocol_to_string(rule->protocol), "ports", rule->ports, "methods", strings_json(rule->methods), "paths",
                                  strings_json(rule->paths), "comment", rule->comment);
 
+        if (rule->git != POLICY_GIT_ANY)
+                (void) json_object_set_new(json, "git", json_string(policy_git_to_string(rule->git)));
         if (rule->inspect)
                 (void) json_object_set_new(json, "inspect", json_true());
         if (rule->rate)

@@ -45,6 +45,7 @@ static bool names(const CompiledRule *rule, const char *host) {
 }
 
 static int add(PolicyRules *rules, const CompiledRule *rule, const char *host, Error *err) {
+        static const HaproxyGit gits[_POLICY_GIT_MAX] = {[POLICY_GIT_ANY] = HAPROXY_GIT_ANY, [POLICY_GIT_READ] = HAPROXY_GIT_READ, [POLICY_GIT_WRITE] = HAPROXY_GIT_WRITE};
         HaproxyRule *grown;
 
         if (rules->n == RULES_MAX)
@@ -53,7 +54,7 @@ static int add(PolicyRules *rules, const CompiledRule *rule, const char *host, E
         if (!grown)
                 return error_set_errno(err, ENOMEM, "cannot collect the rules");
         rules->list = grown;
-        rules->list[rules->n++] = (HaproxyRule) {host, rule->action == POLICY_ALLOW, rule->methods, rule->paths};
+        rules->list[rules->n++] = (HaproxyRule) {host, rule->action == POLICY_ALLOW, rule->methods, rule->paths, gits[rule->git]};
         return 0;
 }
 
@@ -64,7 +65,7 @@ static int add_host(PolicyRules *rules, const Binding *grant, Error *err) {
                 if (!names(rule, grant->host) || !compiled_rule_has_port(rule, POLICY_TCP, grant->port))
                         continue;
                 int r = add(rules, rule, grant->host, err);
-                if (r < 0 || (strv_length(rule->methods) == 0 && strv_length(rule->paths) == 0))
+                if (r < 0 || !compiled_rule_is_of_requests(rule))
                         return r;
         }
         return 0;

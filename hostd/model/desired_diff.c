@@ -44,6 +44,8 @@ static char *rule_text(const PolicyRule *rule) {
                 fprintf(f, " methods %s", methods);
         if (*paths)
                 fprintf(f, " paths %s", paths);
+        if (rule->git != POLICY_GIT_ANY)
+                fprintf(f, " git %s", policy_git_to_string(rule->git));
         if (rule->inspect)
                 fputs(" inspect", f);
         if (rule->rate)

@@ -8,6 +8,7 @@
 static const char *const actions[] = {[POLICY_ALLOW] = "allow", [POLICY_DENY] = "deny", NULL};
 static const char *const protocols[] = {
         [POLICY_ANY] = "any", [POLICY_TCP] = "tcp", [POLICY_UDP] = "udp", [POLICY_ICMP] = "icmp", NULL};
+static const char *const gits[] = {[POLICY_GIT_ANY] = "any", [POLICY_GIT_READ] = "read", [POLICY_GIT_WRITE] = "write", NULL};
 
 static const SchemaRow policy_rows[] = {
         {"description", SCHEMA_STRING, offsetof(Policy, description), VALID_TEXT, .doc = "what the policy is for"},
@@ -21,6 +22,7 @@ static const SchemaRow policy_rule_rows[] = {
         {"ports", SCHEMA_STRING, offsetof(PolicyRule, ports), VALID_PORTS, .doc = "ports, with tcp and udp"},
         {"methods", SCHEMA_LIST, offsetof(PolicyRule, methods), VALID_METHOD, .doc = "HTTP methods, where to is a name"},
         {"paths", SCHEMA_LIST, offsetof(PolicyRule, paths), VALID_URL_PATH, .doc = "beginnings of HTTP paths, where to is a name"},
+        {"git", SCHEMA_CHOICE, offsetof(PolicyRule, git), .choices = gits, .fallback = "any", .doc = "git's requests over HTTP, where to is a name: read, or write, which is both; any for every request"},
         {"inspect", SCHEMA_BOOL, offsetof(PolicyRule, inspect), .fallback = "false", .doc = "take TLS apart, where to is a name"},
         {"rate", SCHEMA_SIZE, offsetof(PolicyRule, rate), .min = 0, .max = INT64_C(1) << 40, .fallback = "0B", .doc = "bytes a second; 0B for no limit"},
         {"budget", SCHEMA_SIZE, offsetof(PolicyRule, budget), .min = 0, .max = INT64_C(1) << 50, .fallback = "0B", .doc = "bytes a day; 0B for no limit"},

@@ -47,7 +47,7 @@ static const char log_text[] =
         "    error-log-format '{\"time\":%Ts.%ms,\"client\":\"%ci\",\"host\":\"%[ssl_fc_sni,bytes(0,64),json(utf8s)]\",\"address\":\"%[dst]\",\"port\":%[dst_port],"
         "\"error\":\"%[fc_err_str,json(utf8s)]\"}'\n";
 
-#define AMBIGUOUS "% ; // /. \\\\" // in paths
+#define AMBIGUOUS "% ; // /. '#' \\\\" // in paths
 
 #define REFUSE(status, reason) "    http-request deny deny_status " status " content-type text/plain string \"hostd: " reason "\" "
 
@@ -102,6 +102,33 @@ static void write_rule_path(Text *t, size_t rule, const char *path) {
         fputc('\n', t->f);
 }
 
+// Conditions of which a rule about git's requests has one at least: network/decide.c says the same.
+static const char *const git_conditions[2][3][5] = { // denial or allow; by HaproxyGit
+        {
+                {""},
+                {" { path -m end /git-upload-pack }", " { path -m end /info/refs } !{ query -m str service=git-receive-pack }", " path_ambiguous"},
+                {" { path -m end /git-receive-pack }", " { path -m end /info/refs } !{ query -m str service=git-upload-pack }", " path_ambiguous"},
+        },
+        {
+                {""},
+                {" !path_ambiguous { method -m str POST } { path -m end /git-upload-pack } !{ query -m found }",
+                 " !path_ambiguous { method -m str GET } { path -m end /info/refs } { query -m str service=git-upload-pack }"},
+                {" !path_ambiguous { method -m str POST } { path -m end /git-upload-pack } !{ query -m found }",
+                 " !path_ambiguous { method -m str GET } { path -m end /info/refs } { query -m str service=git-upload-pack }",
+                 " !path_ambiguous { method -m str POST } { path -m end /git-receive-pack } !{ query -m found }",
+                 " !path_ambiguous { method -m str GET } { path -m end /info/refs } { query -m str service=git-receive-pack }"},
+        },
+};
+
+static void write_verdict(Text *t, const HaproxyRule *rule, size_t i, const char *condition) {
+        fprintf(t->f, "    http-request set-var(txn.policy) str(%s) if rs_%zu !{ var(txn.policy) -m found }", rule->allow ? "allow" : "deny", i);
+        if (strv_length(rule->methods) > 0)
+                fprintf(t->f, " rm_%zu", i);
+        if (strv_length(rule->paths) > 0)
+                fprintf(t->f, " rp_%zu%s", i, rule->allow ? " !path_ambiguous" : "");
+        fprintf(t->f, "%s\n", condition);
+}
+
 // A path that can be read in more than one way meets no allow that has paths, and every denial that has: hostd-policy.conf(5).
 static void write_rule(Text *t, const HaproxyRule *rule, size_t i) {
         fprintf(t->f, "    acl rs_%zu var(txn.host) -m str %s\n", i, rule->host);
@@ -111,12 +138,8 @@ static void write_rule(Text *t, const HaproxyRule *rule, size_t i) {
                 write_rule_path(t, i, *p);
         if (strv_length(rule->paths) > 0 && !rule->allow)
                 fprintf(t->f, "    acl rp_%zu path -m sub %s\n", i, AMBIGUOUS);
-        fprintf(t->f, "    http-request set-var(txn.policy) str(%s) if rs_%zu !{ var(txn.policy) -m found }", rule->allow ? "allow" : "deny", i);
-        if (strv_length(rule->methods) > 0)
-                fprintf(t->f, " rm_%zu", i);
-        if (strv_length(rule->paths) > 0)
-                fprintf(t->f, " rp_%zu%s", i, rule->allow ? " !path_ambiguous" : "");
-        fputc('\n', t->f);
+        for (const char *const *condition = git_conditions[rule->allow][rule->git]; *condition; condition++)
+                write_verdict(t, rule, i, *condition);
 }
 
 static void write_rules(Text *t) {

@@ -15,11 +15,14 @@
 #define HAPROXY_QUERY_PARAMETERS 12 // of a request that are looked at
 #define HAPROXY_ADMIN "admin.sock" // 0600: who speaks there reads the values
 
+typedef enum HaproxyGit { HAPROXY_GIT_ANY, HAPROXY_GIT_READ, HAPROXY_GIT_WRITE } HaproxyGit; // as PolicyGit
+
 // What a policy says of requests to a host, in the order of its rules: the first that a request meets decides, none is a denial.
 typedef struct HaproxyRule {
         const char *host; // borrowed, of a binding
         bool allow;
         char *const *methods, *const *paths; // borrowed; NULL: any
+        HaproxyGit git;
 } HaproxyRule;
 
 typedef struct HaproxyConfig {

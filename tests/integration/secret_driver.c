@@ -86,9 +86,9 @@ static void fill_site(const Driver *d, Site *site, char *path, size_t size) {
         site->directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-#define RULES_MAX 8
+#define RULES_MAX 16
 
-// DIR/rules, where it is: lines of "allow|deny HOST [method=M] [path=P]".
+// DIR/rules, where it is: lines of "allow|deny HOST [method=M] [path=P] [git=read|write]".
 static int read_rules(const Driver *d, HaproxyRule *ret, size_t *ret_n) {
         _cleanup_strv_ char **lines = NULL;
         _cleanup_free_ char *text = NULL;
@@ -101,9 +101,13 @@ static int read_rules(const Driver *d, HaproxyRule *ret, size_t *ret_n) {
         for (char **line = lines; *line && n < RULES_MAX; line++, n++) {
                 char **words = NULL, **methods = NULL, **paths = NULL; // for the life of the process
                 (void) strv_split(*line, " ", &words);
+                HaproxyGit git = HAPROXY_GIT_ANY;
                 for (char **w = words + 2; *w; w++)
-                        (void) strv_append(strncmp(*w, "path=", 5) == 0 ? &paths : &methods, strchr(*w, '=') + 1);
-                ret[n] = (HaproxyRule) {words[1], strcmp(words[0], "allow") == 0, methods, paths};
+                        if (strncmp(*w, "git=", 4) == 0)
+                                git = strcmp(*w + 4, "read") == 0 ? HAPROXY_GIT_READ : HAPROXY_GIT_WRITE;
+                        else
+                                (void) strv_append(strncmp(*w, "path=", 5) == 0 ? &paths : &methods, strchr(*w, '=') + 1);
+                ret[n] = (HaproxyRule) {words[1], strcmp(words[0], "allow") == 0, methods, paths, git};
         }
         *ret_n = n;
         return 1;

@@ -11,7 +11,7 @@ skip() { echo "SKIP: $*"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 [ -x "$driver" ] || skip "no secret_driver at $driver (make check builds it)"
 [ "$(id -u)" = 0 ] || skip "needs root"
 export PATH=$PATH:/usr/sbin:/sbin
-for tool in "$haproxy" python3 curl openssl unshare setpriv ip; do command -v "$tool" >/dev/null || skip "no $tool"; done
+for tool in "$haproxy" python3 curl openssl unshare setpriv ip git; do command -v "$tool" >/dev/null || skip "no $tool"; done
 driver=$(realpath "$driver")
 if [ -z "${SECRETS_INSIDE:-}" ]; then SECRETS_INSIDE=1 exec unshare -n "$0" "$driver"; fi
 ip link set lo up || exit 1
@@ -37,12 +37,22 @@ issue() { # NAME FILE
         cat "$2.crt" "$2.key" >"$2.pem"
 }
 issue api.example.com api && issue other.example.com other && issue wrong.example.com wrong || exit 1
+for h in read write deny; do issue $h.example.com $h || exit 1; done
 chmod 644 world.crt # HAProxy reads it
 start() { "$@" & pids="$pids $!"; last=$!; }
 : >seen.api; : >seen.other; : >seen.wrong
 start $net origin 127.0.0.1 8443 api.pem seen.api
 start $net origin 127.0.0.2 8443 other.pem seen.other
 start $net origin 127.0.0.3 8443 wrong.pem seen.wrong
+# git, for three hosts: one repository of each, whose first commit all have.
+export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0 GIT_AUTHOR_NAME=me GIT_AUTHOR_EMAIL=me@example.org GIT_COMMITTER_NAME=me GIT_COMMITTER_EMAIL=me@example.org
+git init -q -b main first && git -C first commit -q --allow-empty -m first || exit 1
+a=4
+for h in read write deny; do
+        git clone -q --bare first "$h/repo.git" 2>/dev/null && git -C "$h/repo.git" config http.receivepack true || exit 1
+        start $net git_origin 127.0.0.$a 8443 $h.pem "$dir/seen.git" "$dir/$h"
+        a=$((a + 1))
+done
 
 # ---- secrets and grants ----
 real=value-0-$(openssl rand -hex 12)
@@ -57,12 +67,17 @@ read -r _ ph_query <<<"$(grant pass api.example.com 8443 query api.key)"
 read -r _ ph_other <<<"$(grant pass other.example.com 8443 header Authorization)"
 grant token api.example.com 8443 header X-Inject inject=Bearer path=/inject >/dev/null
 grant pass other.example.com 8443 header X-Plain inject=- >/dev/null
+for h in read write deny; do grant pass $h.example.com 8443 basic - >/dev/null; done
 cat >rules <<'END'
 deny api.example.com path=/denied/ path=/it's$(it)
 deny api.example.com method=PUT
 allow api.example.com
 allow other.example.com method=GET path=/ path=/x
 allow other.example.com method=POST path=/only
+allow read.example.com git=read
+allow write.example.com git=write
+deny deny.example.com git=write
+allow deny.example.com
 END
 "$driver" "$dir" site $user "$dir/world.crt" || exit 1
 check "HAProxy takes the configuration" eval '"$haproxy" -c -q -f site/conf/haproxy.cfg'
@@ -81,9 +96,12 @@ start $net front 4002 "$dir/site/sock/front.sock" 127.0.0.2 8443
 start $net front 4003 "$dir/site/sock/front.sock" 127.0.0.3 8443                 # the address of one with another certificate
 start $net front 4004 "$dir/site/sock/front.sock" 127.0.0.1 8443 other.example.com # hostd-proxy decided on another name
 start $net front 4005 "$dir/site/sock/front.sock" 127.0.0.1 8444                 # another port than granted
+start $net front 4006 "$dir/site/sock/front.sock" 127.0.0.4 8443
+start $net front 4007 "$dir/site/sock/front.sock" 127.0.0.5 8443
+start $net front 4008 "$dir/site/sock/front.sock" 127.0.0.6 8443
 listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
-for p in 4001 4002 4003 4004 4005; do until_true 10 listening $p || bad "front $p"; done
-for a in 127.0.0.1 127.0.0.2 127.0.0.3; do until_true 10 eval "(exec 3<>/dev/tcp/$a/8443) 2>/dev/null" || bad "origin $a"; done
+for p in 4001 4002 4003 4004 4005 4006 4007 4008; do until_true 10 listening $p || bad "front $p"; done
+for a in 127.0.0.1 127.0.0.2 127.0.0.3 127.0.0.4 127.0.0.5 127.0.0.6; do until_true 10 eval "(exec 3<>/dev/tcp/$a/8443) 2>/dev/null" || bad "origin $a"; done
 
 # req PORT NAME PATH [curl's arguments]: the status; the body is in $dir/body
 req() { curl -sS -m 20 -o body -w '%{http_code}' --cacert site/ca.pem --connect-to "::127.0.0.1:$1" "https://$2:8443$3" "${@:4}" 2>curl.err; }
@@ -142,6 +160,47 @@ never "a method that the policy denies" 403 4001 api.example.com /any -X PUT -u 
 never "a method that no rule allows there" 403 4002 other.example.com /x -X POST -H "Authorization: Bearer $ph_other"
 check "and says that it is the policy" grep -q '^hostd: the policy' body
 arrives "what the policy's second rule allows" other "Bearer" 4002 other.example.com /only -X POST -H "Authorization: Bearer $ph_other"
+# ---- git, read or read and write, by git itself ----
+through() { GIT_SSL_CAINFO=$dir/site/ca.pem git -c "http.curloptResolve=$1.example.com:$2:127.0.0.1" "${@:3}" 2>git.err; }
+clones() { rm -rf "clone.$1" && through "$1" "$2" clone -q "https://$1.example.com:$2/repo.git" "clone.$1" && git -C "clone.$1" log --format=%s | grep -qx first; }
+pushes() { git -C "clone.$1" commit -q --allow-empty -m "of $1" && through "$1" "$2" -C "clone.$1" push -q origin HEAD:main; }
+has() { git -C "$1/repo.git" log --format=%s main | grep -qx "of $1"; }
+refused_push() { # HOST PORT: git's push fails, and the origin is never asked to take one
+        : >seen.git
+        if pushes "$1" "$2" || has "$1" || grep -q receive-pack seen.git; then bad "no push to $1: $(cat seen.git)"; else ok "no push to $1"; fi
+}
+for v in 0 2; do check "git clones where it may read (protocol $v)" eval 'export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=protocol.version GIT_CONFIG_VALUE_0=$v; clones read 4006'; done
+unset GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0
+git -C read/repo.git update-ref refs/heads/more main
+check "and fetches" through read 4006 -C clone.read fetch -q origin more
+refused_push read 4006
+check "git clones where it may write" clones write 4007
+check "and pushes" eval 'pushes write 4007 && has write'
+check "git clones where writing is denied" clones deny 4008
+refused_push deny 4008
+# HOST PORT STATUS PATH…: what is no request of git's, or not exactly one
+asks() { local got; : >seen.git; got=$(req "$2" "$1.example.com" "${@:4}" --http1.1); if [ "$got" = "$3" ] && { [ "$3" != 403 ] || [ ! -s seen.git ]; }; then ok "$1 ${*:4}: $3"; else bad "$1 ${*:4}: $got, not $3: $(cat seen.git)"; fi; }
+asks read 4006 403 /
+asks read 4006 403 /repo.git/HEAD
+asks read 4006 403 /repo.git/info/refs
+asks read 4006 200 "/repo.git/info/refs?service=git-upload-pack"
+asks read 4006 403 "/repo.git/info/refs?service=git-receive-pack"
+asks read 4006 403 "/repo.git/info/refs?service=git-upload-pack&service=git-receive-pack"
+asks read 4006 403 "/repo.git/info/refs?service=git-upload-pack" -X POST -d x
+asks read 4006 403 /repo.git/git-upload-pack
+asks read 4006 403 "/repo.git/git-upload-pack?x" -d x
+asks read 4006 403 /repo.git/git-receive-pack -d x
+asks read 4006 403 "/repo.git/git-receive-pack/../git-upload-pack" --path-as-is -d x
+asks read 4006 403 "/repo.git/git-receive-pack;/git-upload-pack" -d x
+asks read 4006 403 "/repo.git/git-receive%2Dpack" -d x
+asks write 4007 403 /repo.git/HEAD
+asks write 4007 200 "/repo.git/info/refs?service=git-receive-pack"
+asks deny 4008 200 /repo.git/HEAD
+asks deny 4008 403 "/repo.git/info/refs?service=git-receive-pack"
+asks deny 4008 403 "/repo.git/info/refs?x&service=git-receive%2Dpack"
+asks deny 4008 403 /repo.git/git-receive-pack -d x
+asks deny 4008 403 "/repo.git/git-receive%2Dpack" -d x
+
 never "to another host of a grant" 403 4002 other.example.com / -H "$A $ph" -H "X-Plain: x"
 never "another grant's token in this place" 403 4001 api.example.com /v1/x -H "$A $ph_other"
 never "in another header" 403 4001 api.example.com /v1/x -H "X-Other: $ph"

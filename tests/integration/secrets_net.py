@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import struct
+import subprocess
 import sys
 import threading
 
@@ -49,6 +50,44 @@ def origin(address, port, certificate, record):
     server.daemon_threads = True
     server.handle_error = lambda *args: None  # a client that hangs up is part of the test
     server.request_queue_size = 128
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    server.serve_forever()
+
+
+def git_origin(address, port, certificate, record, repositories):
+    """git's own HTTP backend behind TLS; each request line goes to the record."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def answer(self):
+            with open(record, "a") as f:
+                f.write(f"{self.headers['host']} {self.requestline}\n")
+            path, _, query = self.path.partition("?")
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            if self.headers.get("transfer-encoding") == "chunked":
+                while n := int(self.rfile.readline(), 16):
+                    body += self.rfile.read(n)
+                    self.rfile.readline()
+                self.rfile.readline()
+            env = dict(os.environ, GIT_PROJECT_ROOT=repositories, GIT_HTTP_EXPORT_ALL="1", PATH_INFO=path, QUERY_STRING=query, REQUEST_METHOD=self.command,
+                       CONTENT_TYPE=self.headers.get("content-type") or "", HTTP_CONTENT_ENCODING=self.headers.get("content-encoding") or "", REMOTE_USER="me",
+                       GIT_PROTOCOL=self.headers.get("git-protocol") or "", CONTENT_LENGTH=str(len(body)))
+            out = subprocess.run(["git", "http-backend"], env=env, input=body, stdout=subprocess.PIPE, check=False).stdout
+            head, _, rest = out.partition(b"\r\n\r\n")
+            headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
+            self.send_response(int(headers.pop("Status", "200 OK").split()[0]))
+            for key, value in headers.items():
+                self.send_header(key, value)
+            self.send_header("Content-Length", str(len(rest)))
+            self.end_headers()
+            self.wfile.write(rest)
+        do_GET = do_POST = do_HEAD = answer
+
+        def log_message(self, *args):
+            pass
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server = http.server.ThreadingHTTPServer((address, int(port)), Handler)
+    server.daemon_threads = True
+    server.handle_error = lambda *args: None
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     server.serve_forever()
 

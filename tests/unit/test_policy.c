@@ -192,6 +192,76 @@ static void test_http(void **state) {
         }
 }
 
+// git's requests and no other; what is not said as git says it meets no allow and each denial.
+static void test_git(void **state) {
+        static const struct { const char *method, *path; bool read, write, no_read, no_write; } cases[] = {
+                // allow read, allow write, deny read, deny write: whether the rule matches
+                {"GET", "/o/r.git/info/refs?service=git-upload-pack", true, true, true, false},
+                {"GET", "/o/r.git/info/refs?service=git-receive-pack", false, true, false, true},
+                {"POST", "/o/r.git/git-upload-pack", true, true, true, false},
+                {"POST", "/o/r.git/git-receive-pack", false, true, false, true},
+                {"GET", "/info/refs?service=git-upload-pack", true, true, true, false},
+                {"GET", "/o/r.git/info/refs", false, false, true, true},
+                {"GET", "/o/r.git/info/refs?service=git-upload-pack&x", false, false, true, true},
+                {"GET", "/o/r.git/info/refs?x&service=git-receive-pack", false, false, true, true},
+                {"GET", "/o/r.git/info/refs?service=git-receive%2Dpack", false, false, true, true},
+                {"POST", "/o/r.git/info/refs?service=git-upload-pack", false, false, true, false},
+                {"GET", "/o/r.git/git-upload-pack", false, false, true, false},
+                {"PUT", "/o/r.git/git-receive-pack", false, false, false, true},
+                {"POST", "/o/r.git/git-upload-pack?x", false, false, true, false},
+                {"POST", "/o/r.git/git-upload-pack/", false, false, false, false},
+                {"POST", "/o/r.git/xgit-receive-pack", false, false, false, false},
+                {"POST", "/o/r.git/git-receive-pack;x", false, false, true, true},
+                {"POST", "/o/r.git/git-receive%2dpack", false, false, true, true},
+                {"POST", "/o/../r.git/git-upload-pack", false, false, true, true},
+                {"GET", "/o/r.git/HEAD", false, false, false, false},
+                {"POST", "/o/r.git/info/lfs/objects/batch", false, false, false, false},
+                {"GET", "/", false, false, false, false},
+                {NULL, NULL, true, true, true, true},
+                {NULL, "/o/r.git/git-upload-pack", true, true, true, false},
+        };
+        static const struct { PolicyAction action; PolicyGit git; } rules[] = {
+                {POLICY_ALLOW, POLICY_GIT_READ}, {POLICY_ALLOW, POLICY_GIT_WRITE}, {POLICY_DENY, POLICY_GIT_READ}, {POLICY_DENY, POLICY_GIT_WRITE}};
+
+        for (size_t k = 0; k < ELEMENTS(rules); k++) {
+                _cleanup_(policy_freep) Policy *policy = NULL;
+                assert_int_equal(policy_new("p", &policy), 0);
+                assert_int_equal(add(policy, "allow git.example.org any -", NULL), 0);
+                policy->rules[0].action = rules[k].action;
+                policy->rules[0].git = rules[k].git;
+                assert_true(policy_rule_inspects(&policy->rules[0]));
+                for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                        const bool wanted[] = {cases[i].read, cases[i].write, cases[i].no_read, cases[i].no_write};
+                        PolicyProbe probe = {.name = "git.example.org", .protocol = POLICY_TCP, .port = 443, .method = cases[i].method, .path = cases[i].path};
+                        PolicyAnswer answer;
+                        assert_int_equal(policy_explain(&policy, 1, &probe, &answer, NULL), 0);
+                        if ((answer.index == 0) != wanted[k])
+                                fail_msg("rule %zu, %s %s: %s", k, cases[i].method ?: "-", cases[i].path ?: "-", answer.text);
+                }
+        }
+}
+
+// A denial of pushes leaves the name, and git is nothing for addresses and other ports.
+static void test_git_rules(void **state) {
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        PolicyProbe probe = {.name = "git.example.org", .protocol = POLICY_ANY};
+        PolicyRule address = {.to = (char *) "192.0.2.1", .git = POLICY_GIT_READ}, ssh = {.to = (char *) "git.example.org", .ports = (char *) "22", .git = POLICY_GIT_READ};
+        PolicyAnswer answer;
+
+        assert_int_equal(policy_new("p", &policy), 0);
+        assert_int_equal(add(policy, "deny git.example.org any -", NULL), 0);
+        assert_int_equal(add(policy, "allow git.example.org any -", NULL), 0);
+        policy->rules[0].git = POLICY_GIT_WRITE;
+        assert_int_equal(policy_explain(&policy, 1, &probe, &answer, NULL), 0);
+        assert_int_equal(answer.index, 1);
+        assert_true(policy_rule_check(0, &address, &err) < 0);
+        assert_string_equal(err.message, "rules[0].git needs a name in rules[0].to");
+        assert_true(policy_rule_check(0, &ssh, NULL) < 0);
+        for (int i = 0; i < _POLICY_GIT_MAX; i++)
+                assert_int_equal(policy_git_from_string(policy_git_to_string(i)), i);
+}
+
 static void test_text(void **state) {
         _cleanup_(policy_freep) Policy *a = NULL, *b = NULL;
         PolicyProbe probe = {.name = "x.example.org", .protocol = POLICY_TCP, .port = 8443};
@@ -588,7 +658,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_tables),       cmocka_unit_test(test_bad_rules), cmocka_unit_test(test_explain),
                 cmocka_unit_test(test_denied_table), cmocka_unit_test(test_digest),
-                cmocka_unit_test(test_explain_names), cmocka_unit_test(test_http),     cmocka_unit_test(test_text), cmocka_unit_test(test_until),
+                cmocka_unit_test(test_explain_names), cmocka_unit_test(test_http), cmocka_unit_test(test_git), cmocka_unit_test(test_git_rules),    cmocka_unit_test(test_text), cmocka_unit_test(test_until),
                 cmocka_unit_test(test_index),        cmocka_unit_test(test_category),  cmocka_unit_test(test_bad_categories), cmocka_unit_test(test_entry_ports), cmocka_unit_test(test_bad_entry_ports), cmocka_unit_test(test_bind), cmocka_unit_test(test_spared),
                 cmocka_unit_test(test_inserts), cmocka_unit_test(test_inserts_denied),
         };
