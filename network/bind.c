@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Bind: what "@packages" stands for where it is used. A policy is one object for all instances, and each template has a list of its own; so the
-// policies of an instance are copies in which those rules have the template's list.
+// Bind: what a policy is for one instance. It is one object for all instances, each template has a list of its own for "@packages", and one instance
+// may be offline; so the policies of such an instance are copies in which those rules have the template's list, and that say that it is offline.
 #include <string.h>
 
 #include "base/strv.h"
@@ -75,30 +75,34 @@ static int copy_begin(const Policy *policy, Policy **ret) {
         if (r < 0)
                 return r;
         copy->description = policy->description ? strdup(policy->description) : NULL;
-        copy->rules = calloc(policy->n_rules, sizeof(PolicyRule));
+        copy->rules = calloc(policy->n_rules + 1, sizeof(PolicyRule));
         if (!copy->rules || (policy->description && !copy->description))
                 return -ENOMEM;
         copy->spared = policy->spared ? category_share(policy->spared) : NULL;
+        copy->offline = policy->offline;
         *ret = TAKE_PTR(copy);
         return 0;
 }
 
-int policy_bind(Policy *policy, Category *packages, Policy **ret, Error *err) {
+int policy_bind(Policy *policy, const PolicyUse *use, Policy **ret, Error *err) {
         _cleanup_(category_freep) Category *list = NULL;
         _cleanup_(policy_freep) Policy *copy = NULL;
-        int r;
+        bool open = policy_is_open(policy);
+        int r = 0;
 
-        if (!policy_is_open(policy)) {
+        if (!open && !use->offline) {
                 *ret = policy_share(policy);
                 return 0;
         }
-        if (!packages)
+        if (open && !use->packages)
                 return error_set_field(err, "policies", "policy %s has a rule to @" POLICY_PACKAGES ", which is a list that each template has for itself", policy->name);
-        r = without_spared(policy, packages, &list);
+        if (open)
+                r = without_spared(policy, use->packages, &list);
         if (r >= 0)
                 r = copy_begin(policy, &copy);
         if (r < 0)
                 return error_set_errno(err, r, "cannot bind policy %s", policy->name);
+        copy->offline = use->offline;
         for (size_t i = 0; i < policy->n_rules && r >= 0; i++)
                 r = bind_rule(&policy->rules[i], list, copy, err);
         if (r < 0)

@@ -302,6 +302,8 @@ int policies_check(Policy *const *policies, size_t n, Error *err) {
         for (size_t i = 0; i < n; i++)
                 for (size_t k = 0; k < policies[i]->n_rules; k++) {
                         const PolicyRule *rule = &policies[i]->rules[k];
+                        if (policy_rule_is_left_out(policies[i], rule))
+                                continue;
                         rules += rule->category ? strv_length(rule->category->entries) : 1;
                         if (!count_ports(rule, seen, &n_seen))
                                 return error_set_field(err, "policies", "policies: rules with names use more than %d ports besides tcp 80 and 443",
@@ -386,8 +388,11 @@ int compiled_new(Policy *const *policies, size_t n, Compiled **ret, Error *err) 
                 r = compiled_add_policy(compiled, policies[i]->name, index);
                 if (policies[i]->spared && !compiled->spared) // one set, one category of that name
                         compiled->spared = category_share(policies[i]->spared);
-                for (size_t k = 0; k < policies[i]->n_rules && r >= 0; k++) {
-                        r = add_expanded(compiled, &policies[i]->rules[k], index++, &front);
+                compiled->offline = compiled->offline || policies[i]->offline;
+                for (size_t k = 0; k < policies[i]->n_rules && r >= 0; k++, index++) {
+                        if (policy_rule_is_left_out(policies[i], &policies[i]->rules[k]))
+                                continue;
+                        r = add_expanded(compiled, &policies[i]->rules[k], index, &front);
                         if (r < 0)
                                 return error_set_errno(err, r, "compiling rules[%zu] of policy %s", k, policies[i]->name);
                 }

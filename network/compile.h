@@ -67,6 +67,7 @@ typedef struct Compiled {
         uint32_t *addresses; // places of all others, ascending
         size_t n_addresses;
         Category *spared; // owned share: names that an allow of "*" does not reach; NULL for none
+        bool offline; // allows were left out: see policy_bind()
         unsigned shared; // owners besides the first
 } Compiled;
 

@@ -310,7 +310,7 @@ char *policy_decision_text(const Compiled *compiled, const PolicyDecision *decis
 
         if (!rule) {
                 (void) snprintf(buf, size, decision->spared ? "denied: it is in the category %s, and no rule names it" : "denied: no rule allows it%s",
-                                decision->spared ? compiled->spared->name : "");
+                                decision->spared ? compiled->spared->name : compiled->offline ? " while the instance is offline" : "");
                 return buf;
         }
         if (rule->until)

@@ -63,6 +63,7 @@ typedef struct Policy {
         PolicyRule *rules;
         size_t n_rules;
         Category *spared; // owned share: what "*" does not reach, NULL for none
+        bool offline;     // of an instance that is: its allows are those of three categories
         unsigned shared; // owners besides the first
 } Policy;
 #define POLICY_SPARED "doh" // the category's name
@@ -74,12 +75,22 @@ DEFINE_CLEANUP(Policy, policy_free)
 // Takes over what `rule` owns on success. Checks all fields; `field` in errors is "rules[N].to" and so on.
 int policy_add(Policy *policy, PolicyRule *rule, Error *err);
 bool policy_equal(const Policy *a, const Policy *b); // what their categories stand for included
-// bind.c: "@packages" is another list for each template. A rule that says so has no category until it is bound to one, unless the operator has a
-// file of that name.
+// bind.c: policies as they are for one instance. "@packages" is another list for each template: a rule that says so has no category until it is
+// bound to one, unless the operator has a file of that name. An instance that is offline keeps, of its policies' allows, those of @packages, @llm
+// and @git; denials stay.
 #define POLICY_PACKAGES "packages"
 bool policy_is_open(const Policy *policy);
-// The policy with its open rules bound: a share of itself if it has none. `packages` NULL: ERR_INVALID if it has one.
-int policy_bind(Policy *policy, Category *packages, Policy **ret, Error *err);
+typedef struct PolicyUse {
+        Category *packages; // borrowed; NULL: the template has no list
+        bool offline;
+} PolicyUse;
+// A share of the policy itself where nothing is to be changed. ERR_INVALID for an open rule without `packages`.
+int policy_bind(Policy *policy, const PolicyUse *use, Policy **ret, Error *err);
+bool policy_rule_is_left_out(const Policy *policy, const PolicyRule *rule); // rule.c: stands for nothing: offline, or about what comes in
+// preview.c: rules about "@preview" are about ports of the instance that the operator exposes. The first that matches decides; where there is
+// none of them at all everything may be exposed, else what none allows may not.
+#define POLICY_PREVIEW "preview"
+bool policy_may_expose(Policy *const *policies, size_t n, PolicyProtocol protocol, uint16_t port);
 // compile.c: whether policies can be in force together; the bounds that hold for all of an instance's.
 int policies_check(Policy *const *policies, size_t n, Error *err);
 

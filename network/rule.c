@@ -90,6 +90,23 @@ bool policy_rule_inspects(const PolicyRule *rule) {
         return rule->inspect || rule->methods || rule->paths || rule->git != POLICY_GIT_ANY;
 }
 
+static bool is_about(const PolicyRule *rule, const char *category) {
+        return rule->to[0] == '@' && strcmp(rule->to + 1, category) == 0;
+}
+
+bool policy_rule_is_left_out(const Policy *policy, const PolicyRule *rule) {
+        static const char *const kept[] = {POLICY_PACKAGES, "llm", "git"};
+
+        if (is_about(rule, POLICY_PREVIEW))
+                return true;
+        if (!policy->offline || rule->action == POLICY_DENY)
+                return false;
+        for (size_t i = 0; i < ELEMENTS(kept); i++)
+                if (is_about(rule, kept[i]))
+                        return false;
+        return true;
+}
+
 typedef struct FieldName { char text[48]; } FieldName;
 
 static const char *field_name(FieldName *field, size_t index, const char *key) {
@@ -280,6 +297,19 @@ static int check_entries(size_t index, const PolicyRule *rule, Error *err) {
         return r;
 }
 
+// About ports of the instance: what a connection from outside has no use for is refused, and so is ICMP.
+static int check_preview(size_t index, const PolicyRule *rule, Error *err) {
+        FieldName field;
+
+        if (strcmp(rule->to, "@" POLICY_PREVIEW) != 0)
+                return 0;
+        if (rule->protocol == POLICY_ICMP)
+                return error_set_field(err, field_name(&field, index, "protocol"), "%s must be any, tcp or udp where rules[%zu].to is @" POLICY_PREVIEW, field.text, index);
+        if (rule->rate || rule->budget || policy_rule_inspects(rule))
+                return error_set_field(err, field_name(&field, index, "to"), "%s: a rule to @" POLICY_PREVIEW " has an action, a protocol and ports, and nothing else", field.text);
+        return 0;
+}
+
 int policy_rule_check(size_t index, const PolicyRule *rule, Error *err) {
         FieldName field;
         int r;
@@ -302,6 +332,8 @@ int policy_rule_check(size_t index, const PolicyRule *rule, Error *err) {
                 r = check_http(index, rule, err);
         if (r >= 0)
                 r = check_shaping(index, rule, err);
+        if (r >= 0)
+                r = check_preview(index, rule, err);
         if (r >= 0 && rule->comment)
                 r = valid_check(VALID_TEXT, field_name(&field, index, "comment"), rule->comment, err);
         return r;

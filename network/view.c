@@ -151,6 +151,8 @@ static void write_slot(Writer *w, const ViewSlot *slot) {
                 write_list(w, "spared", slot->compiled->spared->entries);
                 fputc(',', w->f);
         }
+        if (slot->compiled->offline)
+                fputs("\"named_only\":true,", w->f);
         write_policies(w, slot->compiled);
         fputc('}', w->f);
 }
@@ -395,10 +397,10 @@ static int read_slot(json_t *json, ViewSlot *slot, Error *err) {
         json_t *dns, *policies, *spared = NULL;
         json_int_t number;
         json_error_t why;
-        int offline, r;
+        int offline, named_only = 0, r;
 
-        if (json_unpack_ex(json, &why, 0, "{s:I, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s?o !}", "slot", &number, "ifname", &ifname, "instance", &instance, "ipv4", &ipv4, "ipv6",
-                           &ipv6, "offline", &offline, "dns", &dns, "policies", &policies, "spared", &spared) < 0)
+        if (json_unpack_ex(json, &why, 0, "{s:I, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s?o, s?b !}", "slot", &number, "ifname", &ifname, "instance", &instance, "ipv4", &ipv4, "ipv6",
+                           &ipv6, "offline", &offline, "dns", &dns, "policies", &policies, "spared", &spared, "named_only", &named_only) < 0)
                 return unpack_failed(&why, err);
         if (number < 1 || number > UINT16_MAX || !valid_is(VALID_IFNAME, ifname) || !valid_is(VALID_NAME, instance) ||
             !read_address(AF_INET, ipv4, slot->ipv4, sizeof(slot->ipv4)) || !read_address(AF_INET6, ipv6, slot->ipv6, sizeof(slot->ipv6)))
@@ -412,6 +414,8 @@ static int read_slot(json_t *json, ViewSlot *slot, Error *err) {
         r = read_dns(dns, &slot->dns, err);
         if (r >= 0)
                 r = read_policies(policies, &slot->compiled, err);
+        if (r >= 0)
+                slot->compiled->offline = named_only;
         return r < 0 || !spared ? r : read_spared(spared, &slot->compiled->spared, err);
 }
 

@@ -29,7 +29,7 @@ typedef struct ViewSlot {
         char ifname[16]; // VALID_IFNAME, the host's end of its wire
         char *instance;  // VALID_NAME
         char ipv4[INET_ADDRSTRLEN], ipv6[INET6_ADDRSTRLEN];
-        bool offline; // cut off by an operator: nothing of it goes on
+        bool offline; // cut off by an operator: nothing of it goes on. Compiled.offline is another thing
         ViewDns dns;
         Compiled *compiled; // owned share
 } ViewSlot;

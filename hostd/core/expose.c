@@ -151,6 +151,18 @@ static void tell(const Exposure *exposure, Manager *m, const char *event) {
                                                                "as", (int) exposure->as, "from", exposure->from));
 }
 
+// Rules about "@preview" say which ports may be led to.
+static bool policies_allow(const Instance *instance, uint8_t protocol, uint16_t port) {
+        _cleanup_free_ Policy **policies = NULL;
+        size_t n = 0;
+
+        if (!instance->config)
+                return true;
+        if (desired_find_policies(instance->manager->desired, instance->config->policies, &policies, &n, NULL) < 0)
+                return false;
+        return policy_may_expose(policies, n, protocol == IPPROTO_UDP ? POLICY_UDP : POLICY_TCP, port);
+}
+
 int expose_add(Instance *instance, const ExposeAsk *ask, Error *err) {
         Manager *m = instance->manager;
         _cleanup_(exposures_done) Exposures all = {0};
@@ -161,6 +173,9 @@ int expose_add(Instance *instance, const ExposeAsk *ask, Error *err) {
 
         if (ask->from && cidr_parse(ask->from, &from) < 0)
                 return error_set_field(err, "from", "from must be an address or a network without host bits, such as 192.0.2.0/24");
+        if (!policies_allow(instance, ask->protocol, ask->port))
+                return error_set(err, ERR_DENIED, "the policies of %s have rules to @" POLICY_PREVIEW ", and none allows %s port %u", instance->record.name,
+                                 protocol_name(ask->protocol), ask->port);
         expose_expire(m);
         r = exposures_read(m, &all, err);
         if (r >= 0)
@@ -267,5 +282,22 @@ void expose_expire(Manager *m) {
                 }
                 (void) store_value_set(m->store, all.list[i].key, NULL, NULL);
                 tell(&all.list[i], m, "port-unexposed");
+        }
+}
+
+void expose_review(Instance *instance) {
+        Manager *m = instance->manager;
+        _cleanup_(exposures_done) Exposures all = {0};
+
+        if (exposures_read(m, &all, NULL) < 0)
+                return; // the store's own failure is told elsewhere; the next change of a policy tries again
+        for (size_t i = 0; i < all.n; i++) {
+                _cleanup_error_ Error err = ERROR_NULL;
+                const Exposure *e = &all.list[i];
+                if (strcmp(e->name, instance->record.name) != 0 || policies_allow(instance, e->protocol, e->port))
+                        continue;
+                int r = expose_remove(instance, e->protocol, e->port, &err);
+                if (r < 0 && r != -ENOENT)
+                        manager_warn(m, "expose", instance->record.name, "port %u is still exposed, which no policy allows any more: %s", e->port, error_message(&err, r));
         }
 }

@@ -16,6 +16,7 @@ int expose_add(Instance *instance, const ExposeAsk *ask, Error *err);
 int expose_remove(Instance *instance, uint8_t protocol, uint16_t port, Error *err);
 json_t *expose_list(Manager *manager, const char *name); // NULL: of all instances
 
+void expose_review(Instance *instance); // takes back what its policies do not allow any more
 int expose_resume(Instance *instance, Error *err); // its slot is attached
 // Before its name is free, and before it is another's: what is left would lead to the next one of this name.
 int expose_forget(Instance *instance, Error *err);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/border_link.h"
 #include "core/doctor.h"
+#include "core/expose.h"
 #include "core/launcher.h"
 #include "core/manager.h"
 #include "core/policy_set.h"
@@ -34,6 +35,7 @@ int instance_apply_network(Instance *instance, Error *err) {
         r = network_attach(m->network, slot, err);
         if (r < 0)
                 return error_wrap(err, "network");
+        expose_review(instance);
         r = instance_network_apply(instance, err);
         if (r < 0)
                 return error_wrap(err, "network");

@@ -36,7 +36,7 @@ static void apply_one(Manager *m, Instance *instance, const Desired *old) {
         if (!before) { // its file is back, or valid again
                 instance->wanted_network++;
                 instance->wanted_limits++;
-        } else if (!strv_equal(before->policies, instance->config->policies) || policies_changed(old, m->desired, instance->config) ||
+        } else if (!strv_equal(before->policies, instance->config->policies) || before->offline != instance->config->offline || policies_changed(old, m->desired, instance->config) ||
             network_limits_changed(before, instance->config))
                 instance->wanted_network++;
         if (before && instance_config_diff(before, instance->config))

@@ -49,11 +49,11 @@ static int packages_of(Manager *m, const char *name, Category **ret, Error *err)
         return r < 0 ? error_wrap(err, "template %s", t->manifest->name) : 0;
 }
 
-static int bind_all(PolicySet *set, Policy *const *policies, size_t n, Category *packages, Error *err) {
+static int bind_all(PolicySet *set, Policy *const *policies, size_t n, const PolicyUse *use, Error *err) {
         int r = 0;
 
         for (size_t i = 0; i < n && r >= 0; i++)
-                if ((r = policy_bind(policies[i], packages, &set->list[set->n], err)) >= 0)
+                if ((r = policy_bind(policies[i], use, &set->list[set->n], err)) >= 0)
                         set->n++;
         return r;
 }
@@ -70,7 +70,7 @@ int policy_set_load(Manager *m, const Desired *desired, const InstanceConfig *co
         if (r >= 0 && any_is_open(policies, n))
                 r = packages_of(m, template ?: template_of(m, config), &packages, err);
         if (r >= 0)
-                r = bind_all(&set, policies, n, packages, err);
+                r = bind_all(&set, policies, n, &(PolicyUse) {packages, config->offline}, err);
         if (r < 0)
                 return error_wrap(err, "instance %s", config->name);
         *ret = set;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // PolicySet: the policies that an instance lives under, as they are for this instance: "@packages" is what the package clients of its template
-// use. Whoever enforces or explains takes them from here.
+// use, and an instance that is offline has no more than what is named. Whoever enforces or explains takes them from here.
 #pragma once
 
 #include "core/manager.h"

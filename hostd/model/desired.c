@@ -258,7 +258,7 @@ static bool categories_are_the_same(const Desired *desired, const Policy *policy
                 return false;
         for (size_t i = 0; i < policy->n_rules; i++) {
                 const PolicyRule *rule = &policy->rules[i];
-                if (rule->to[0] == '@' && !category_equal(rule->category, desired_find_category(desired, rule->to + 1)))
+                if (rule->to[0] == '@' && strcmp(rule->to + 1, POLICY_PREVIEW) != 0 && !category_equal(rule->category, desired_find_category(desired, rule->to + 1)))
                         return false;
         }
         return true;

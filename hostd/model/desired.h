@@ -41,6 +41,7 @@ typedef struct InstanceConfig {
         int64_t boot_order;  // lower starts earlier and stops later; -1000..1000
         usec_t stop_timeout; // graceful stop; then cgroup.kill
         bool read_only;      // root read-only, tmpfs for what must be written
+        bool offline;        // of its policies' allows only those of named categories count
         ValueSource *sources; // one per row of instance_schema(), for --expanded
 } InstanceConfig;
 

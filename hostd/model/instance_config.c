@@ -54,6 +54,8 @@ static const SchemaRow instance_rows[] = {
         {"description", SCHEMA_STRING, AT(description), VALID_TEXT, .doc = "what the instance is for"},
         {"policies", SCHEMA_LIST, AT(policies), VALID_NAME,
          .doc = "network policies, in order; the first rule that matches decides"},
+        {"offline", SCHEMA_BOOL, AT(offline), .fallback = "false",
+         .doc = "of what the policies allow, only their rules to @packages, @llm and @git count"},
         {"boot", SCHEMA_CHOICE, AT(boot), .choices = boot_modes, .fallback = "last",
          .doc = "start with the host: last (as it was), on or off"},
         {"boot_order", SCHEMA_INT, AT(boot_order), .min = -1000, .max = 1000, .fallback = "0",
@@ -87,7 +89,7 @@ static const SchemaRow instance_rows[] = {
         LIMIT(LIMIT_TRAFFIC),
 };
 _Static_assert(ELEMENTS(instance_rows) <= 64, "a difference is a bit set of 64 rows");
-_Static_assert(ELEMENTS(instance_rows) == 10 + _LIMIT_MAX, "every limit has a row");
+_Static_assert(ELEMENTS(instance_rows) == 11 + _LIMIT_MAX, "every limit has a row");
 
 const Schema instance_schema = {instance_rows, ELEMENTS(instance_rows)};
 

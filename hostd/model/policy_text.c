@@ -56,7 +56,7 @@ static Category *category_get(const ParseContext *context, const char *name) {
 static int find_category(const ParseContext *context, size_t index, PolicyRule *rule, Error *err) {
         char field[48];
 
-        if (rule->to[0] != '@' || !context->check_policies)
+        if (rule->to[0] != '@' || !context->check_policies || strcmp(rule->to + 1, POLICY_PREVIEW) == 0)
                 return 0;
         rule->category = category_get(context, rule->to + 1);
         if (rule->category || strcmp(rule->to + 1, POLICY_PACKAGES) == 0) // without a file: each template's own

@@ -12,6 +12,9 @@ tiny_root() {
         printf 'root:x:0:0:root:/root:/bin/sh\nagent:x:1000:1000:agent:/home/agent:/bin/sh\n' >"$dir/etc/passwd"
         printf 'root:x:0:\nagent:x:1000:\nstaff:x:50:agent\n' >"$dir/etc/group"
         chown 1000:1000 "$dir/home/agent"
+        # A package client, for what @packages is: it says where it fetches from, and no more.
+        printf '#!/bin/sh\necho http://plain.good.example.org/debian\n' >"$dir/bin/apt-get"
+        chmod 0755 "$dir/bin/apt-get"
         tiny_init >"$dir/sbin/init"
         chmod 0755 "$dir/sbin/init"
 }

@@ -121,6 +121,30 @@ launch pt-b >/dev/null || fail launch pt-b
 check_not "an instance without the policy does not reach it" get pt-b --resolve good.example.org:443:$good https://good.example.org/
 check_status "nor its name" 0 "^REFUSED" question pt-b good.example.org
 
+# --- packages and offline
+hostctl policy set pt-packages "allow @packages" >/dev/null
+check "the template's own clients say what packages are" sh -c "hostctl template show tiny -f json | jq -e '.mirrors == [\"plain.good.example.org:80\"]'"
+check "an instance under it" hostctl set pt-b policies=pt-packages
+check_status "a mirror is allowed with its port" 0 "allowed by rule 1 of policy pt-packages: plain.good.example.org tcp 80" hostctl policy explain pt-b plain.good.example.org:80
+check_status "and no other" 0 "no rule allows it" hostctl policy explain pt-b plain.good.example.org:443
+check_status "a policy by itself is none for this question" 2 "name an instance" hostctl policy explain pt-packages plain.good.example.org:80
+check_is "it is reached" good get pt-b http://plain.good.example.org/
+check_not "other names are not" resolves pt-b good.example.org
+check "offline" hostctl set pt-b policies=pt-packages,pt-names offline=true
+check_is "leaves mirrors" good get pt-b http://plain.good.example.org/
+check_status "and no rule by name" 0 "^REFUSED - .*no rule allows it while the instance is offline" question pt-b good.example.org
+check_status "which explain says, too" 0 "while the instance is offline" hostctl policy explain pt-b good.example.org
+check "online again" hostctl unset pt-b offline
+check_is "the rule by name is back" good get pt-b https://good.example.org/
+printf 'good.example.org:443\n' >"$HOSTD_ETC/categories.d/packages.conf"
+check "an operator's file goes before the template's list" hostctl apply
+check_status "it allows what it lists" 0 "allowed by rule 1 of policy pt-packages: good.example.org tcp 443" hostctl policy explain pt-b good.example.org
+check_status "and not what the template says" 0 "no rule allows it" hostctl policy explain pt-packages plain.good.example.org:80
+rm "$HOSTD_ETC/categories.d/packages.conf"
+check "without it" hostctl apply
+check_status "the list is the template's again" 0 "policy pt-packages: plain.good.example.org tcp 80" hostctl policy explain pt-b plain.good.example.org:80
+hostctl set pt-b policies= >/dev/null
+
 # --- changes are in force with the answer
 check "a name is taken away" hostctl policy set pt-names "allow plain.good.example.org tcp 80"
 check_not "and the next connection is refused" get pt-a --resolve good.example.org:443:$good https://good.example.org/

@@ -68,6 +68,12 @@ listen pt-a 7100 inside
 sleep 12
 check_not "after it" from_origin 17102
 check_is "and it is not listed" "" sh -c "hostctl exposed pt-a | grep 17102"
+hostctl policy set pt-inward "allow @preview tcp 7100-7199" >/dev/null
+check "a port that leads inwards is there" hostctl expose pt-a 7200 --as 17201
+check "a policy says which ports may be led to" hostctl set pt-a policies=pt-net,pt-inward
+check_is "what it does not allow is closed at once" "" sh -c "hostctl exposed pt-a | grep 7200"
+check_status "and is refused from then on" 5 'rules to @preview, and none allows tcp port 7200' hostctl expose pt-a 7200 --as 17201
+check_is "what goes out is as before" "origin allowed" fetch pt-a $origin_allowed
 check "until it is taken back" hostctl expose pt-a 7100
 check "restart of the instance" hostctl restart pt-a
 listen pt-a 7100 again

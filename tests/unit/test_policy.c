@@ -513,10 +513,10 @@ static void test_bind(void **state) {
         assert_int_equal(add(policy, "deny c.example.org any -", NULL), 0);
         assert_int_equal(add(policy, "allow @packages any -", NULL), 0);
         assert_true(policy_is_open(policy));
-        assert_true(policy_bind(policy, NULL, &none, &err) < 0);
+        assert_true(policy_bind(policy, &(PolicyUse) {NULL, false}, &none, &err) < 0);
         assert_string_equal(err.message, "policy p has a rule to @packages, which is a list that each template has for itself");
-        assert_int_equal(policy_bind(policy, one, &first, NULL), 0);
-        assert_int_equal(policy_bind(policy, two, &second, NULL), 0);
+        assert_int_equal(policy_bind(policy, &(PolicyUse) {one, false}, &first, NULL), 0);
+        assert_int_equal(policy_bind(policy, &(PolicyUse) {two, false}, &second, NULL), 0);
         assert_true(policy_is_open(policy) && !policy_is_open(first) && !policy_equal(first, second));
         assert_int_equal(policy_explain(&first, 1, &probe, &answer, NULL), 0);
         assert_string_equal(answer.text, "allowed by rule 2 of policy p: m.example.org tcp 80");
@@ -526,12 +526,91 @@ static void test_bind(void **state) {
         assert_int_equal(policy_explain(&first, 1, &probe, &answer, NULL), 0);
         assert_int_equal(answer.action, POLICY_DENY);
         policy->rules[1].inspect = true; // where the entries are known it is seen that this cannot be
-        assert_true(policy_bind(policy, two, &none, &refused) < 0);
+        assert_true(policy_bind(policy, &(PolicyUse) {two, false}, &none, &refused) < 0);
         assert_string_equal(refused.message, "policy p: rules[1].inspect is for tcp 80 and 443 only, and @packages has n.example.org:8443");
         plain = policy_with("allow @packages any -", POLICY_PACKAGES, "file.example.org\n"); // the operator's file
         assert_false(policy_is_open(plain));
-        assert_int_equal(policy_bind(plain, NULL, &same, NULL), 0);
+        assert_int_equal(policy_bind(plain, &(PolicyUse) {NULL, false}, &same, NULL), 0);
         assert_ptr_equal(same, plain);
+}
+
+static void add_category(Policy *policy, const char *rule, const char *entries) {
+        assert_int_equal(add(policy, rule, NULL), 0);
+        PolicyRule *last = &policy->rules[policy->n_rules - 1];
+        assert_int_equal(category_parse(last->to + 1, NULL, entries, &last->category, NULL), 0);
+}
+
+// Offline: mirrors, models and git by their categories, and whatever is denied; indices are those of the policy all the same.
+static void test_offline(void **state) {
+        static const struct { const char *name, *address; uint16_t port; int online, offline; } cases[] = {
+                {"m.example.org", NULL, 443, 2, 2},     {"llm.example.org", NULL, 443, 3, 3},  {"g.example.org", NULL, 443, 4, 4},
+                {"bad.example.org", NULL, 443, 0, 0},   {"site.example.org", NULL, 443, 5, -1}, {"w.example.net", NULL, 443, 6, -1},
+                {NULL, "198.51.100.7", 443, 1, -1},     {NULL, "1.2.3.4", 443, 7, -1},          {"x.example.com", NULL, 443, 8, -1},
+                {"m.example.org", NULL, 0, 2, 2},       {"site.example.org", NULL, 0, 5, -1},
+        };
+        _cleanup_(policy_freep) Policy *policy = NULL, *offline = NULL, *online = NULL;
+        PolicyAnswer answer;
+
+        assert_int_equal(policy_new("p", &policy), 0);
+        add_category(policy, "deny @llm any -", "bad.example.org\n");
+        assert_int_equal(add(policy, "allow 198.51.100.0/24 any -", NULL), 0);
+        add_category(policy, "allow @packages any -", "m.example.org:443\n");
+        add_category(policy, "allow @llm any -", "llm.example.org\nbad.example.org\n");
+        add_category(policy, "allow @git any -", "g.example.org\n");
+        assert_int_equal(add(policy, "allow site.example.org any -", NULL), 0);
+        add_category(policy, "allow @web any -", "*.example.net\n");
+        assert_int_equal(add(policy, "allow 0.0.0.0/0 tcp 443", NULL), 0);
+        assert_int_equal(add(policy, "allow * any -", NULL), 0);
+        assert_int_equal(policy_bind(policy, &(PolicyUse) {NULL, false}, &online, NULL), 0);
+        assert_ptr_equal(online, policy);
+        assert_int_equal(policy_bind(policy, &(PolicyUse) {NULL, true}, &offline, NULL), 0);
+        assert_false(policy->offline);
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                PolicyProbe probe = {.name = cases[i].name, .address = cases[i].address, .protocol = cases[i].port ? POLICY_TCP : POLICY_ANY, .port = cases[i].port};
+                assert_int_equal(policy_explain(&online, 1, &probe, &answer, NULL), 0);
+                if (answer.index != cases[i].online)
+                        fail_msg("online, case %zu: %s", i, answer.text);
+                assert_int_equal(policy_explain(&offline, 1, &probe, &answer, NULL), 0);
+                if (answer.index != cases[i].offline)
+                        fail_msg("offline, case %zu: %s", i, answer.text);
+                if (answer.index < 0)
+                        assert_string_equal(answer.text, "denied: no rule allows it while the instance is offline");
+        }
+}
+
+// Rules about what comes in say nothing of what goes out.
+static void test_preview(void **state) {
+        static const struct { const char *rules[3]; PolicyProtocol protocol; uint16_t port; bool allowed; } cases[] = {
+                {{"allow * any -"}, POLICY_TCP, 8080, true},
+                {{"allow @preview tcp 8000-8099"}, POLICY_TCP, 8080, true},
+                {{"allow @preview tcp 8000-8099"}, POLICY_TCP, 8100, false},
+                {{"allow @preview tcp 8000-8099"}, POLICY_UDP, 8080, false},
+                {{"allow @preview any -"}, POLICY_UDP, 1, true},
+                {{"deny @preview tcp 22", "allow @preview tcp -"}, POLICY_TCP, 22, false},
+                {{"deny @preview tcp 22", "allow @preview tcp -"}, POLICY_TCP, 23, true},
+                {{"deny @preview any -"}, POLICY_TCP, 80, false},
+        };
+        _cleanup_(policy_freep) Policy *bad = NULL;
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_(policy_freep) Policy *policy = NULL;
+                _cleanup_(compiled_freep) Compiled *compiled = NULL;
+                size_t out = 0;
+                assert_int_equal(policy_new("p", &policy), 0);
+                for (size_t k = 0; k < 3 && cases[i].rules[k]; k++) {
+                        assert_int_equal(add(policy, cases[i].rules[k], NULL), 0);
+                        out += strstr(cases[i].rules[k], "@preview") == NULL;
+                }
+                if (policy_may_expose(&policy, 1, cases[i].protocol, cases[i].port) != cases[i].allowed)
+                        fail_msg("case %zu", i);
+                assert_int_equal(compiled_new(&policy, 1, &compiled, NULL), 0);
+                assert_int_equal(compiled->n, out);
+        }
+        assert_int_equal(policy_new("p", &bad), 0);
+        assert_true(add(bad, "allow @preview icmp -", NULL) < 0);
+        assert_int_equal(add(bad, "allow @preview tcp 80", NULL), 0);
+        bad->rules[0].inspect = true;
+        assert_true(policy_rule_check(0, &bad->rules[0], NULL) < 0);
 }
 
 static void test_bad_categories(void **state) {
@@ -659,7 +738,7 @@ int main(void) {
                 cmocka_unit_test(test_tables),       cmocka_unit_test(test_bad_rules), cmocka_unit_test(test_explain),
                 cmocka_unit_test(test_denied_table), cmocka_unit_test(test_digest),
                 cmocka_unit_test(test_explain_names), cmocka_unit_test(test_http), cmocka_unit_test(test_git), cmocka_unit_test(test_git_rules),    cmocka_unit_test(test_text), cmocka_unit_test(test_until),
-                cmocka_unit_test(test_index),        cmocka_unit_test(test_category),  cmocka_unit_test(test_bad_categories), cmocka_unit_test(test_entry_ports), cmocka_unit_test(test_bad_entry_ports), cmocka_unit_test(test_bind), cmocka_unit_test(test_spared),
+                cmocka_unit_test(test_index),        cmocka_unit_test(test_category),  cmocka_unit_test(test_bad_categories), cmocka_unit_test(test_entry_ports), cmocka_unit_test(test_bad_entry_ports), cmocka_unit_test(test_bind), cmocka_unit_test(test_offline), cmocka_unit_test(test_preview), cmocka_unit_test(test_spared),
                 cmocka_unit_test(test_inserts), cmocka_unit_test(test_inserts_denied),
         };
 

@@ -232,6 +232,7 @@ static const struct {
         {"stop_timeout", "120", "2min", "\"2min\""},
         {"stop_timeout", "1500ms", NULL, "\"1500ms\""},
         {"read_only", "true", NULL, NULL},
+        {"offline", "true", NULL, NULL},
         {"allow_degraded", "apparmor,quota.inodes", NULL, "[ \"apparmor\", \"quota.inodes\" ]"},
         {"cpu", "2.5", NULL, NULL},
         {"cpu", "0.01", NULL, NULL},

@@ -74,6 +74,7 @@ static void test_round_trip(void **state) {
                 {.slot = 0xfff, .ifname = "hv0fff", .instance = (char *) "b", .ipv4 = "10.209.15.255", .ipv6 = "fd00::fff", .offline = true, .compiled = compiled},
         };
         uint16_t gone[] = {3, 65535};
+        compiled->offline = true;
         View view = {.generation = 7, .whole = true, .upstreams = upstreams, .slots = slots, .n_slots = 2, .gone = gone, .n_gone = 2};
         _cleanup_(view_freep) View *read = NULL;
         _cleanup_free_ char *text = NULL, *again = NULL;
@@ -96,6 +97,7 @@ static void test_round_trip(void **state) {
         for (size_t i = 0; i < compiled->n; i++)
                 assert_same_rule(&compiled->rules[i], &read->slots[1].compiled->rules[i]);
         assert_true(category_equal(compiled->spared, read->slots[0].compiled->spared));
+        assert_true(read->slots[0].compiled->offline);
         // the sentence is the same on both sides
         PolicyQuestion question = {.name = "x.evil.example.org", .protocol = POLICY_TCP, .port = 443};
         PolicyDecision d = policy_decide(read->slots[0].compiled, &question);
