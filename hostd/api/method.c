@@ -226,6 +226,25 @@ static const Param params_exposed[] = {
         FORMAT_PARAMS,
         END,
 };
+static const Param params_approvals[] = {
+        {"name", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "only of this instance"},
+        {"all", 'a', PARAM_BOOL, 0, .doc = "also what was answered: grants, denials, what has ended"},
+        FORMAT_PARAMS,
+        END,
+};
+#define APPROVAL_PARAM {"id", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_ID, .meta = "ID", .doc = "the number of a request"}
+static const Param params_approve[] = {
+        APPROVAL_PARAM,
+        {"for", 0, PARAM_SPAN, 0, .min = 1000000, .max = 366LL * 24 * 3600 * 1000000, .meta = "SPAN", .doc = "how long (default 1h)"},
+        {"to", 0, PARAM_STRING, 0, VALID_DESTINATION, .meta = "HOST", .doc = "what was asked for, once more: needed for what is closed under any policy that does not name it"},
+        FORMAT_PARAM,
+        END,
+};
+static const Param params_deny[] = {
+        APPROVAL_PARAM,
+        {"reason", 'r', PARAM_STRING, 0, VALID_REASON, .meta = "TEXT", .doc = "what the asker is told"},
+        END,
+};
 static const Param params_carve[] = {
         {"count", 'n', PARAM_INT, PARAM_REQUIRED, .min = 1, .max = 64, .meta = "N", .doc = "how many equal instances"},
         {"template", 0, PARAM_STRING, 0, VALID_TEMPLATE, .meta = "TEMPLATE", .doc = "template of each (default: the host's default)"},
@@ -323,6 +342,10 @@ static const Column columns_policy[] = {
 static const Column columns_exposed[] = {
         {"name", "NAME"}, {"protocol", "PROTOCOL"}, {"port", "PORT", .type = PARAM_INT}, {"as", "AS", .type = PARAM_INT}, {"from", "FROM"},
         {"left", "LEFT", .type = PARAM_SPAN}, {NULL},
+};
+static const Column columns_approval[] = {
+        {"id", "ID"}, {"name", "INSTANCE"}, {"state", "STATE"}, {"to", "TO"}, {"protocol", "PROTOCOL"}, {"port", "PORT", .type = PARAM_INT}, {"until", "UNTIL"},
+        {"reason", "REASON"}, {"asked", "ASKED"}, {"by", "BY", true}, {"decided", "DECIDED", true}, {"answer", "ANSWER", true}, {"uid", "UID", true, PARAM_INT}, {NULL},
 };
 static const Column columns_carve[] = {
         {"name", "NAME"}, {"cpu", "CPU"}, {"memory", "MEMORY", .type = PARAM_SIZE}, {"disk", "DISK", .type = PARAM_SIZE}, {"pids", "PIDS", .type = PARAM_INT},
@@ -440,6 +463,12 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "Established connections end."},
         [METHOD_NETWORK_EXPOSED] = {"io.hostd.Network.Exposed", "exposed", VIEW, 0, 0, params_exposed, "ports", columns_exposed, "List ports that lead to instances",
                 .manual = "left is null for a port without an end."},
+        [METHOD_APPROVAL_LIST] = {"io.hostd.Approval.List", "approvals", VIEW, 0, 0, params_approvals, "approvals", columns_approval, "List what instances ask for",
+                .manual = "What waits for an answer; with --all also grants in force, denials and what has ended. Reasons are what somebody in the instance wrote, and uid is who that says it was. A request that nobody answers lapses after a day."},
+        [METHOD_APPROVAL_APPROVE] = {"io.hostd.Approval.Approve", "approve", ADMIN, MUTATES, 0, params_approve, .doc = "Grant what an instance asks for, for a time",
+                .manual = "The grant is a rule in front of the instance's policies. It ends by itself, with its connections, also when no hostd runs then; approved once more it gets a new end. Private and other ranges that are denied by default, mail (tcp 25) and known servers of DNS over HTTPS need --to with what was asked for. Reply: {name, to, until}."},
+        [METHOD_APPROVAL_DENY] = {"io.hostd.Approval.Deny", "deny", OPERATE, MUTATES, 0, params_deny, .doc = "Refuse what an instance asks for, or end what was granted",
+                .manual = "Established connections that only the grant allowed end."},
         [METHOD_HOST_CARVE] = {"io.hostd.Host.Carve", "carve", ADMIN, MUTATES | SPECIAL, 0, params_carve, "plan", columns_carve, "Divide this host into equal instances",
                 .manual = "Without write only the plan is made. hostctl prints it and asks before it calls again with write; --yes does not ask."},
         [METHOD_HOST_DOCTOR] = {"io.hostd.Host.Doctor", "doctor", VIEW, SPECIAL, 0, params_list, "protections", columns_doctor, "Say which protections this host enforces",

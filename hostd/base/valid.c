@@ -264,6 +264,7 @@ static const ValidRow valid_table[_VALID_MAX] = {
         [VALID_HOST] = {LOWER DIGIT "_", LOWER DIGIT "_-.", 253, false, check_host, "an exact host name in lower case such as \"api.example.com\""},
         [VALID_HEADER] = {LOWER UPPER, LOWER UPPER DIGIT "-", 64, false, NULL, "letters, digits and dashes, beginning with a letter"},
         [VALID_QUERY] = {NULL, LOWER UPPER DIGIT "_.~-", 64, false, NULL, "letters, digits and any of _ . ~ -"},
+        [VALID_REASON] = {NULL, NULL, 200, false, check_text, "UTF-8 text without control characters, 1 to 200 bytes"},
         [VALID_LOGIN] = {NULL, LOWER UPPER DIGIT "._@+-", 64, false, NULL, "letters, digits and any of . _ @ + -"},
 };
 

@@ -13,6 +13,8 @@
 // Where a helper listens on each wire: the redirect's target addresses, which every veth's host end has.
 #define BORDER_ADDRESS_V4 "169.254.0.1"
 #define BORDER_ADDRESS_V6 "fe80::1"
+// What people inside are told to say, with HOST:PORT behind it (guest/ask.h).
+#define BORDER_ASK "/run/hostd/hostd-guest ask net"
 #define BORDER_DNS_PORT 8453     // UDP and TCP; redirected to
 #define BORDER_TLS_PORT 8443     // redirected to
 #define BORDER_HTTP_PORT 8480    // redirected to

@@ -258,21 +258,36 @@ static char *policies_of(Cli *cli, const char *name) {
         return copy;
 }
 
+// For a time only: what is asked for inside, and answered here. rule_for() has looked at the name or address.
+static void print_ask(const char *name, const json_t *group) {
+        const char *host = json_string_value(json_object_get(group, "name")) ?: json_string_value(json_object_get(group, "address"));
+        const char *protocol = json_string_value(json_object_get(group, "protocol"));
+        bool udp = protocol && strcmp(protocol, "udp") == 0, dns = strcmp(json_string_value(json_object_get(group, "kind")) ?: "", "dns") == 0;
+        json_int_t port = json_integer_value(json_object_get(group, "port"));
+
+        if (!dns && !udp && (!protocol || strcmp(protocol, "tcp") != 0))
+                return;
+        printf("For a time only, if it is asked for inside:\n  /run/hostd/hostd-guest ask net %s%s%s:%lld%s --reason WHY\nand then here, with the number that \"hostctl approvals %s\" shows:\n"
+               "  hostctl approve ID --for 10m\n",
+               strchr(host, ':') ? "[" : "", host, strchr(host, ':') ? "]" : "", dns || port == 0 ? 443LL : (long long) port, udp && !dns ? " --protocol udp" : "", name);
+}
+
 // Of the newest that a rule could change.
 static void print_command(Cli *cli, const char *name, const json_t *groups) {
         const char *rule = NULL;
-        json_t *group;
+        json_t *group, *newest = NULL;
         size_t i;
 
         json_array_foreach(groups, i, group)
-                if (!rule)
-                        rule = json_string_value(json_object_get(group, "allow"));
+                if (!rule && (rule = json_string_value(json_object_get(group, "allow"))))
+                        newest = group;
         if (!rule)
                 return;
         _cleanup_free_ char *policies = policies_of(cli, name);
         printf("\nTo allow the newest of these, with a policy of its own in front of the others:\n"
                "  hostctl policy set %s-more '%s'\n  hostctl set %s policies=%s-more%s%s\n",
                name, rule, name, name, policies && *policies ? "," : "", policies ?: "");
+        print_ask(name, newest);
 }
 
 int command_why(Cli *cli, Args *args) {

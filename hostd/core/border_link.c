@@ -357,9 +357,23 @@ static json_t *event_json(const FlowRecord *record) {
                          (int) record->port, "policy", record->policy, "rule", (int) record->rule, "reason", record->reason);
 }
 
+// How to ask for it, if a rule decided: a sentence of the policy's code begins with "denied". Of UDP and TCP only.
+static bool ask_words(const FlowRecord *record, const char *address, char buf[400]) {
+        bool six = !record->name[0] && record->family == 6, udp = record->protocol == IPPROTO_UDP && record->kind != FLOW_DNS;
+        char port[16] = "";
+
+        if (strncmp(record->reason, "denied", 6) != 0 || (!record->name[0] && !*address) || (!udp && record->protocol != IPPROTO_TCP && record->kind != FLOW_DNS))
+                return false;
+        if (record->port && record->kind != FLOW_DNS)
+                (void) snprintf(port, sizeof(port), ":%u", record->port);
+        return snprintf(buf, 400, "; to ask for it: " BORDER_ASK " %s%s%s%s%s --reason WHY", six ? "[" : "", record->name[0] ? record->name : address, six ? "]" : "", port,
+                        udp ? " --protocol udp" : "") < 400;
+}
+
 // For /run/hostd/denied inside: when, what, why. A valid record holds printable characters only.
 static void tell_guest(const Instance *instance, const FlowRecord *record) {
-        char time[CLOCK_TEXT_MAX], address[INET6_ADDRSTRLEN] = "", port[16] = "", text[512];
+        char time[CLOCK_TEXT_MAX], address[INET6_ADDRSTRLEN] = "", port[16] = "", ask[400], text[512];
+        int n;
 
         if (!instance->guest || record->verdict != FLOW_DENY)
                 return;
@@ -367,8 +381,10 @@ static void tell_guest(const Instance *instance, const FlowRecord *record) {
                 (void) inet_ntop(record->family == 4 ? AF_INET : AF_INET6, record->address, address, sizeof(address));
         if (record->port)
                 (void) snprintf(port, sizeof(port), " port %u", record->port);
-        (void) snprintf(text, sizeof(text), "%s %s %s%s: %s", clock_format((usec_t) record->realtime_usec, time), flow_kind_to_string(record->kind),
-                        record->name[0] ? record->name : address, port, record->reason);
+        n = snprintf(text, sizeof(text), "%s %s %s%s: %s", clock_format((usec_t) record->realtime_usec, time), flow_kind_to_string(record->kind),
+                     record->name[0] ? record->name : address, port, record->reason);
+        if (n > 0 && ask_words(record, address, ask) && (size_t) n + strlen(ask) < sizeof(text))
+                memcpy(text + n, ask, strlen(ask) + 1);
         guest_channel_denied(instance->guest, text);
 }
 

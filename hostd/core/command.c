@@ -357,7 +357,15 @@ static void command_on_gone(GuestChannel *channel, void *userdata) {
                 manager->config.channel_gone(channel, manager->config.userdata);
 }
 
+static void command_on_ask(GuestChannel *channel, const GuestAsk *ask, void *userdata) {
+        CommandManager *manager = userdata;
+
+        if (manager->config.ask)
+                manager->config.ask(channel, ask, manager->config.userdata);
+}
+
 const GuestChannelHandlers command_guest_handlers = {
+        .ask = command_on_ask,
         .ready = command_on_ready,
         .started = command_on_started,
         .failed = command_on_failed,

@@ -272,12 +272,13 @@ static int guest_channel_receive(GuestChannel *channel) {
                 char buf[CMSG_SPACE(sizeof(struct ucred))]; // no room for a descriptor: none can be installed
                 struct cmsghdr align;
         } control;
-        char data[sizeof(GuestHeader) + 1];
+        char data[sizeof(GuestAsk) + 1];
         struct iovec iov = {data, sizeof(data)};
         struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
         struct ucred ucred = {0};
         struct cmsghdr *c;
         GuestHeader h;
+        GuestAsk ask;
         ssize_t n = recvmsg(channel->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
         if (n < 0)
@@ -287,7 +288,10 @@ static int guest_channel_receive(GuestChannel *channel) {
         c = CMSG_FIRSTHDR(&msg);
         if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS && c->cmsg_len == CMSG_LEN(sizeof(ucred)))
                 memcpy(&ucred, CMSG_DATA(c), sizeof(ucred));
-        if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || guest_message_decode(data, (size_t) n, &h) < 0)
+        if (!(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && guest_ask_decode(data, (size_t) n, &ask) == 0) {
+                if (channel->handlers->ask)
+                        channel->handlers->ask(channel, &ask, channel->userdata);
+        } else if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || guest_message_decode(data, (size_t) n, &h) < 0)
                 channel->ignored++;
         else
                 guest_channel_dispatch(channel, &h, &ucred);
@@ -443,6 +447,21 @@ void guest_channel_denied(GuestChannel *channel, const char *text) {
         if (channel->gone || channel->n_queue > 0)
                 return;
         (void) snprintf(message.text, sizeof(message.text), "%s", text);
+        (void) send(channel->fd, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void guest_channel_answer(GuestChannel *channel, const GuestReply *reply) {
+        GuestAnswer message = {
+                .header = {.magic = GUEST_MAGIC, .version = GUEST_VERSION, .type = GUEST_ANSWER, .size = sizeof(message), .value = reply->state},
+                .number = reply->number,
+                .until = reply->until,
+        };
+
+        if (channel->gone || channel->n_queue > 0)
+                return;
+        if (reply->id)
+                memcpy(message.header.id, reply->id, strnlen(reply->id, GUEST_ID_MAX - 1));
+        (void) snprintf(message.text, sizeof(message.text), "%s", reply->text ?: "");
         (void) send(channel->fd, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 

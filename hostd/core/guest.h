@@ -31,6 +31,7 @@ typedef struct GuestChannelHandlers { // all may be NULL; a handler must not fre
         void (*exited)(GuestChannel *channel, const char *id, int wait_status, void *userdata); // the guest's claim
         void (*live)(GuestChannel *channel, const char *id, void *userdata); // after HELLO: still running
         void (*synced)(GuestChannel *channel, void *userdata);               // after HELLO: that was all
+        void (*ask)(GuestChannel *channel, const GuestAsk *ask, void *userdata); // guest_ask_decode()d
         void (*gone)(GuestChannel *channel, void *userdata);                 // closed, or it broke the protocol
 } GuestChannelHandlers;
 
@@ -59,12 +60,23 @@ int guest_channel_adopt(GuestChannel *channel, const char *id, bool login);
 int guest_channel_signal(GuestChannel *channel, const char *id, int signal);
 // A line about a denied packet or name, for people inside. Dropped when the helper does not keep up: it is in the log all the same.
 void guest_channel_denied(GuestChannel *channel, const char *text);
+// `text` may be NULL. Dropped when the helper does not keep up: it asks again for those who wait.
+typedef struct GuestReply {
+        const char *id; // of the ask; NULL: to all who wait for the number
+        GuestAskState state;
+        uint32_t number;
+        uint64_t until;
+        const char *text;
+} GuestReply;
+void guest_channel_answer(GuestChannel *channel, const GuestReply *reply);
 void guest_channel_forget(GuestChannel *channel, const char *id); // whatever comes for it later is answered and dropped
 CgroupBox *guest_channel_box(GuestChannel *channel);
 uint64_t guest_channel_ignored(const GuestChannel *channel); // packets that were dropped: malformed, unknown id, wrong pid
 
 // Pure: one packet from the guest. -EBADMSG unless its size, version, type, id and value are ones a guest may send.
 int guest_message_decode(const void *data, size_t size, GuestHeader *ret);
+// The same of an ASK. What it asks for is a destination and a port by their bytes only, and its reason is VALID_REASON.
+int guest_ask_decode(const void *data, size_t size, GuestAsk *ret);
 // Pure: an EXEC packet, to be freed. ERR_INVALID names the field that is too long or malformed.
 int guest_message_encode(const GuestRequest *request, void **ret, size_t *ret_size, Error *err);
 bool guest_id_valid(const char *id);

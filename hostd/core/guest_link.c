@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "core/approvals.h"
 #include "core/command_link.h"
 #include "core/delivery.h"
 #include "core/manager.h"
@@ -84,6 +85,14 @@ static void channel_gone(GuestChannel *channel, void *userdata) {
         }
 }
 
+static void channel_ask(GuestChannel *channel, const GuestAsk *ask, void *userdata) {
+        Manager *m = userdata;
+
+        for (Instance *i = m->instances.first; i; i = i->next)
+                if (i->guest == channel)
+                        approvals_ask(m, i, ask);
+}
+
 json_t *command_record_json(const CommandRecord *record) {
         json_t *object = json_pack("{s:i, s:i, s:b, s:b, s:b, s:b, s:I, s:I, s:I}", "exit", record->exit, "signal", record->signal, "started",
                                    record->started, "oom", record->oom, "timed_out", record->timed_out, "cancelled", record->cancelled, "cpu_usec",
@@ -138,7 +147,7 @@ static void command_ended(Command *command, const CommandRecord *record, void *u
 
 int command_link_new(Manager *m, Error *err) {
         CommandManagerConfig config = {
-                .event = m->event, .channel_gone = channel_gone, .ready = command_ready, .ended = command_ended, .userdata = m};
+                .event = m->event, .channel_gone = channel_gone, .ask = channel_ask, .ready = command_ready, .ended = command_ended, .userdata = m};
         int r = command_manager_new(&config, &m->commands);
 
         return r < 0 ? error_set_errno(err, r, "cannot manage commands") : 0;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // GuestMessage: the packets as pure functions: what a guest may say, and how a request is laid out. See core/guest.h.
+#include <netinet/in.h>
 #include <signal.h>
 #include <string.h>
 
 #include "base/strv.h"
+#include "base/valid.h"
 #include "core/guest.h"
 
 bool guest_id_valid(const char *id) {
@@ -53,6 +55,40 @@ int guest_message_decode(const void *data, size_t size, GuestHeader *ret) {
         if (!guest_message_table[h.type].check(&h))
                 return -EBADMSG;
         *ret = h;
+        return 0;
+}
+
+// A text of the field and nothing but zeros behind it.
+static bool guest_field(const char *field, size_t size) {
+        size_t n = strnlen(field, size);
+
+        if (n == size)
+                return false;
+        for (; n < size; n++)
+                if (field[n])
+                        return false;
+        return true;
+}
+
+int guest_ask_decode(const void *data, size_t size, GuestAsk *ret) {
+        static const GuestAsk empty;
+        GuestAsk ask;
+
+        if (size != sizeof(ask))
+                return -EBADMSG;
+        memcpy(&ask, data, sizeof(ask));
+        if (ask.header.magic != GUEST_MAGIC || ask.header.version != GUEST_VERSION || ask.header.size != sizeof(ask) || ask.header.type != GUEST_ASK)
+                return -EBADMSG;
+        if (!guest_field(ask.header.id, sizeof(ask.header.id)) || !guest_id_valid(ask.header.id))
+                return -EBADMSG;
+        if (ask.header.flags == 0) {
+                if (ask.port == 0 || (ask.protocol != IPPROTO_TCP && ask.protocol != IPPROTO_UDP) || memcmp(ask.zero, empty.zero, sizeof(ask.zero)) != 0)
+                        return -EBADMSG;
+                if (!guest_field(ask.to, sizeof(ask.to)) || !guest_field(ask.reason, sizeof(ask.reason)) || !valid_is(VALID_DESTINATION, ask.to) || !valid_is(VALID_REASON, ask.reason))
+                        return -EBADMSG;
+        } else if (memcmp((const char *) &ask + sizeof(ask.header), (const char *) &empty + sizeof(ask.header), sizeof(ask) - sizeof(ask.header)) != 0)
+                return -EBADMSG;
+        *ret = ask;
         return 0;
 }
 

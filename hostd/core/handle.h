@@ -61,6 +61,10 @@ void handle_network_restore(Request *request);
 void handle_expose(Request *request);
 void handle_unexpose(Request *request);
 void handle_exposed(Request *request);
+// approval
+void handle_approvals(Request *request);
+void handle_approve(Request *request);
+void handle_deny(Request *request);
 // host
 void handle_carve(Request *request);
 void handle_doctor(Request *request);

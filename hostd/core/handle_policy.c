@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "core/approvals.h"
 #include "core/handle.h"
 #include "core/policy_set.h"
 #include "network/name.h"
@@ -25,6 +26,7 @@ static json_t *strings_json(char *const *values) {
 }
 
 static json_t *rule_json(const PolicyRule *rule) {
+        char until[CLOCK_TEXT_MAX];
         json_t *json = json_pack("{s:s, s:s, s:s, s:s?, s:o?, s:o?, s:s?}", "action", policy_action_to_string(rule->action), "to", rule->to, "protocol",
                                  policy_protocol_to_string(rule->protocol), "ports", rule->ports, "methods", strings_json(rule->methods), "paths",
                                  strings_json(rule->paths), "comment", rule->comment);
@@ -37,6 +39,8 @@ static json_t *rule_json(const PolicyRule *rule) {
                 (void) json_object_set_new(json, "rate", json_integer((json_int_t) rule->rate));
         if (rule->budget)
                 (void) json_object_set_new(json, "budget", json_integer((json_int_t) rule->budget));
+        if (rule->until)
+                (void) json_object_set_new(json, "until", json_string(clock_format(rule->until, until)));
         return json;
 }
 
@@ -196,7 +200,11 @@ static int policies_of(Request *request, const char *name, PolicySet *ret, Error
         if (!config && !policy)
                 return error_set(err, ERR_NOT_FOUND, "there is no instance and no policy \"%s\"", name);
         if (config) {
-                r = policy_set_load(request->manager, desired, config, NULL, ret, err);
+                const Instance *instance = instance_list_find(&request->manager->instances, name);
+                if (instance && instance->config) // with its grants
+                        r = instance_policies(instance, ret, err);
+                else
+                        r = policy_set_load(request->manager, desired, config, NULL, ret, err);
                 return r < 0 ? r : 1;
         }
         if (policy_is_open(policy))

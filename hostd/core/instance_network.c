@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/approvals.h"
 #include "core/border_link.h"
 #include "core/expose.h"
 
@@ -184,6 +185,8 @@ int instance_network_forget(Instance *instance, Error *err) {
         int r = expose_forget(instance, err);
         Key key;
 
+        if (r >= 0)
+                r = approvals_forget_instance(instance->manager, instance->record.name, err);
         for (size_t i = 0; i < ELEMENTS(kinds) && r >= 0; i++)
                 r = store_value_set(instance->manager->store, key_of(instance, kinds[i], key), NULL, err); // absent, mostly
         return r;

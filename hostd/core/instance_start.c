@@ -5,6 +5,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "core/approvals.h"
 #include "core/border_link.h"
 #include "core/doctor.h"
 #include "core/expose.h"
@@ -29,7 +30,7 @@ int instance_apply_network(Instance *instance, Error *err) {
 
         if (!instance->config)
                 return no_configuration(instance, err);
-        r = policy_set_load(m, m->desired, instance->config, NULL, &policies, err);
+        r = instance_policies(instance, &policies, err);
         if (r < 0)
                 return r;
         r = network_attach(m->network, slot, err);

@@ -10,6 +10,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "core/approvals.h"
 #include "core/border_link.h"
 #include "core/command_link.h"
 #include "core/guard.h"
@@ -398,6 +399,8 @@ int manager_run(Manager *m, Error *err) {
         if ((r = lifecycle_load(m, err)) < 0 || (r = command_link_new(m, err)) < 0 || (r = border_link_new(m, err)) < 0 || (r = watch_all(m, err)) < 0)
                 return r;
         manager_guard(m);
+        if ((r = approvals_open(m, err)) < 0) // not without: it would close what was granted
+                return r;
         secrets_open(m);
         adopt_all(m);
         border_link_start(m);
@@ -447,6 +450,7 @@ Manager *manager_free(Manager *m) {
         (void) cgroup_host_free(m->cgroup);
         (void) desired_free(m->desired);
         m->secrets = secrets_free(m->secrets);
+        m->approvals = approvals_free(m->approvals);
         (void) store_close(m->store);
         (void) audit_close(m->audit);
         (void) commits_free(m->commits);

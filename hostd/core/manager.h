@@ -34,6 +34,7 @@ typedef struct Manager {
         Store *store;
         Audit *audit;
         struct Secrets *secrets; // NULL: they cannot be opened, and a warning says why
+        struct Approvals *approvals; // NULL until they were read
         Desired *desired; // in force; never NULL after start
         Network *network;
         CgroupHost *cgroup;

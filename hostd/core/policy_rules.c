@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/approvals.h"
 #include "core/policy_set.h"
 #include "network/compile.h"
 
@@ -73,7 +74,7 @@ static int add_host(PolicyRules *rules, const Binding *grant, Error *err) {
 
 static int compile(const Instance *instance, Compiled **ret, Error *err) {
         _cleanup_(policy_set_done) PolicySet policies = POLICY_SET_NULL;
-        int r = policy_set_load(instance->manager, instance->manager->desired, instance->config, NULL, &policies, err);
+        int r = instance_policies(instance, &policies, err);
 
         return r < 0 ? r : compiled_new(policies.list, policies.n, ret, err);
 }

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 
 #include "base/io.h"
+#include "guest/ask.h"
 #include "guest/child.h"
 #include "guest/denied.h"
 
@@ -49,6 +50,7 @@ typedef struct Helper {
         uint64_t order;
         bool tell_hello, gone, full; // full: the socket took no more
         DeniedList denied;
+        AskServer ask;
         char packet[sizeof(GuestHeader) + GUEST_BODY_MAX + 1];
 } Helper;
 
@@ -266,6 +268,15 @@ static void helper_on_denied(Helper *helper, size_t size) {
         denied_add(&helper->denied, message.text, sizeof(message.text));
 }
 
+static void helper_on_answer(Helper *helper, size_t size) {
+        GuestAnswer message;
+
+        if (size != sizeof(message))
+                return;
+        memcpy(&message, helper->packet, sizeof(message));
+        ask_server_answer(&helper->ask, &message);
+}
+
 // False when nothing is there.
 static bool helper_receive(Helper *helper) {
         int fds[IO_FDS_MAX];
@@ -294,6 +305,8 @@ static bool helper_receive(Helper *helper) {
                 helper_on_hello(helper);
         else if (h.type == GUEST_DENIED)
                 helper_on_denied(helper, (size_t) n);
+        else if (h.type == GUEST_ANSWER)
+                helper_on_answer(helper, (size_t) n);
         else if (helper_table[h.type] && request_id_valid(h.id) && (c = helper_find(helper, h.id)))
                 helper_table[h.type](helper, c, &h);
         return true;
@@ -307,7 +320,7 @@ static void helper_reap(Helper *helper) {
         while (read(helper->signals, &info, sizeof(info)) > 0)
                 ;
         while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
-                if (denied_reaped(&helper->denied, pid))
+                if (denied_reaped(&helper->denied, pid) || ask_server_reaped(&helper->ask, pid, wait_status))
                         continue;
                 for (size_t i = 0; i < GUEST_COMMANDS_MAX; i++) {
                         HelperCommand *c = &helper->commands[i];
@@ -347,22 +360,28 @@ static int helper_open(Helper *helper) {
         return 0;
 }
 
-int helper_run(int channel) {
+int helper_run(int channel, int binary) {
         static Helper helper; // large, and the one object of this process
         int r;
 
         helper.channel = channel;
         helper.signals = -EBADF;
+        ask_server_init(&helper.ask, binary);
         r = helper_open(&helper);
         while (r >= 0 && !helper.gone) {
-                struct pollfd fds[] = {
+                struct pollfd fds[2 + 1 + ASK_CLIENTS] = {
                         {.fd = channel, .events = (short) (POLLIN | (helper.full ? POLLOUT : 0))},
                         {.fd = helper.signals, .events = POLLIN},
                 };
-                if (poll(fds, ELEMENTS(fds), -1) < 0 && errno != EINTR)
-                        r = -errno;
+                int timeout;
+                size_t n = ask_server_poll(&helper.ask, fds + 2, &timeout);
+                if (poll(fds, 2 + n, timeout) < 0) {
+                        r = errno == EINTR ? 0 : -errno;
+                        continue;
+                }
                 if (fds[1].revents)
                         helper_reap(&helper);
+                ask_server_dispatch(&helper.ask, channel, fds + 2, n);
                 for (int i = 0; i < 64 && !helper.gone && helper_receive(&helper); i++)
                         ;
                 helper_start_queued(&helper);

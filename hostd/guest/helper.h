@@ -6,5 +6,5 @@
 #include "base/error.h"
 
 // Runs on the SOCK_SEQPACKET `channel` until its other end is closed everywhere (0) or something breaks. SIGCHLD is blocked
-// by it. Descriptors 0 to 3 must be open.
-int helper_run(int channel);
+// by it. Descriptors 0 to 3 must be open. `binary` is this program, to be copied for people inside; -EBADF for none.
+int helper_run(int channel, int binary);

@@ -13,6 +13,8 @@
 //   <-- FAILED id, errno, stage (126/127) or
 //   <-- EXITED id, wait status (claim); repeated after HELLO until ACK
 //   DENIED text            -->   the last of them in /run/hostd/denied
+//   <-- ASK id, what for, why --------------------------   from /run/hostd/ask.sock; with a number: what became of that request
+//   ANSWER id or number    -->   to who asked, and who waits for that number
 #pragma once
 
 #include <stdint.h>
@@ -34,6 +36,8 @@ typedef enum GuestType {
         GUEST_SIGNAL,
         GUEST_LIVE,
         GUEST_DENIED, // to the guest only; a helper that does not know it leaves it
+        GUEST_ASK,
+        GUEST_ANSWER, // to the guest only
         _GUEST_TYPE_MAX,
 } GuestType;
 
@@ -91,3 +95,34 @@ typedef struct GuestFile {
         uint32_t size, uid;
         char name[36]; // [a-z0-9-]{1,32}, zeros behind
 } GuestFile;
+
+#define GUEST_TO_TEXT 256
+#define GUEST_REASON_TEXT 208 // VALID_REASON has at most 200 bytes
+
+// Also what is said on /run/hostd/ask.sock, one packet each way and more answers behind; there the helper fills in id and uid.
+typedef struct GuestAsk {
+        GuestHeader header; // value: the uid of who asked, as the helper claims; flags: the number of a request, then the rest is zero
+        uint16_t port;
+        uint8_t protocol; // IPPROTO_TCP or IPPROTO_UDP
+        uint8_t zero[5];
+        char to[GUEST_TO_TEXT];         // zeros behind
+        char reason[GUEST_REASON_TEXT]; // zeros behind
+} GuestAsk;
+
+typedef enum GuestAskState {
+        GUEST_ASK_REFUSED, // not even taken: the text says why
+        GUEST_ASK_PENDING,
+        GUEST_ASK_APPROVED,
+        GUEST_ASK_DENIED,
+        GUEST_ASK_ENDED,  // it was approved
+        GUEST_ASK_LAPSED, // nobody said anything for too long
+        _GUEST_ASK_STATE_MAX,
+} GuestAskState;
+
+typedef struct GuestAnswer {
+        GuestHeader header; // id: of the ask, or empty; value: GuestAskState
+        uint32_t number;    // of the request; 0: none
+        uint32_t zero;
+        uint64_t until;     // approved: microseconds of the wall clock
+        char text[GUEST_REASON_TEXT]; // what hostd or an operator says; zeros behind
+} GuestAnswer;

@@ -142,8 +142,9 @@ static noreturn void spawn_exec(const Spawn *spawn) {
         if (channel < 0 || report < 0 || binary < 0 || null < 0)
                 spawn_fail(spawn, "descriptors", errno);
         Spawn last = {.report = report};
-        if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 || dup2(channel, 3) < 0 ||
-            close_range(4, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+        // The program once more as 4: the helper gives people inside a copy to ask with. It is sealed, and nobody there can open it.
+        if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 || dup2(channel, 3) < 0 || dup2(binary, 4) < 0 ||
+            close_range(5, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
                 spawn_fail(&last, "descriptors", errno);
         r = seccomp_load_filter();
         if (r < 0)

@@ -6,6 +6,8 @@
 #include <netinet/tcp.h>
 #include <string.h>
 
+#include "border/border.h"
+
 #define SO_ORIGINAL_DST_V6 80 // IP6T_SO_ORIGINAL_DST; its header does not go together with those of libc
 #define READ_FIRST 2048
 #define READ_MAX (CLIENTHELLO_MAX + 512) // one byte more than parsers allow must fit
@@ -113,11 +115,12 @@ static const char *status_text(unsigned status) {
 }
 
 static size_t refusal_http(const Connection *c, const Refusal *refusal, char text[TEXT_MAX]) {
-        char body[TEXT_MAX / 2], hint[TEXT_MAX / 8] = "";
+        char body[TEXT_MAX / 2], hint[TEXT_MAX / 4] = "";
         int n;
 
-        if (refusal->status == 403)
-                (void) snprintf(hint, sizeof(hint), "Whoever runs this host can allow it by a rule of a policy: allow %s tcp %u\n", c->host.name, c->port);
+        if (refusal->status == 403 && *c->host.name)
+                (void) snprintf(hint, sizeof(hint), "To ask for it: " BORDER_ASK " %s:%u --reason WHY\nWhoever runs this host can allow it by a rule of a policy: allow %s tcp %u\n",
+                                c->host.name, c->port, c->host.name, c->port);
         (void) snprintf(body, sizeof(body), "hostd: %s%s%s\n%s", c->host.name, *c->host.name ? ": " : "", refusal->reason, hint);
         n = snprintf(text, TEXT_MAX, "HTTP/1.1 %u %s\r\nContent-Type: text/plain\r\nContent-Length: %zu\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n%s",
                      refusal->status, status_text(refusal->status), strlen(body), body);

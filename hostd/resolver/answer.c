@@ -58,9 +58,22 @@ static size_t reply_gather(const Origin *origin, const DnsQuery *query, const Dn
         return size;
 }
 
+// With what to say to get it, if there is room: half a command is none.
+static const char *refusal_text(const DnsQuery *query, const Answered *answered, char buf[DNS_EDE_TEXT_MAX + 1]) {
+        char name[DNS_TEXT_MAX];
+        int n;
+
+        if (answered->ede != DNS_EDE_BLOCKED || !answered->text || strncmp(answered->text, "denied", 6) != 0)
+                return answered->text;
+        n = snprintf(buf, DNS_EDE_TEXT_MAX + 1, "%s; to ask for it: " BORDER_ASK " %s --reason WHY", answered->text, dns_name_to_text(&query->name, name));
+        return n > DNS_EDE_TEXT_MAX ? answered->text : buf;
+}
+
 static size_t send_message(Resolver *resolver, const Origin *origin, const DnsQuery *query, const Answered *answered) {
+        char text[DNS_EDE_TEXT_MAX + 1];
         DnsReply reply = {
-                .rcode = answered->rcode, .bytes = answered->records, .size = answered->size, .ttl = answered->ttl, .ede = answered->ede, .ede_text = answered->text,
+                .rcode = answered->rcode, .bytes = answered->records, .size = answered->size, .ttl = answered->ttl, .ede = answered->ede,
+                .ede_text = refusal_text(query, answered, text),
         };
         size_t size;
 

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/valid.h"
 #include "core/guest.h"
 #include "guest/request.h"
 
@@ -10,8 +11,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         GuestHeader h;
+        GuestAsk ask;
         Request request;
 
+        if (guest_ask_decode(data, size, &ask) == 0) {
+                assert(size == sizeof(ask) && guest_id_valid(ask.header.id) && memchr(ask.to, 0, sizeof(ask.to)) && memchr(ask.reason, 0, sizeof(ask.reason)));
+                assert(ask.header.flags ? !ask.to[0] : ask.port && valid_is(VALID_REASON, ask.reason) && valid_is(VALID_DESTINATION, ask.to));
+        }
         if (guest_message_decode(data, size, &h) == 0) {
                 assert(size == sizeof(h) && memchr(h.id, 0, sizeof(h.id)));
                 assert(h.type == GUEST_HELLO || guest_id_valid(h.id));

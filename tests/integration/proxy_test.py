@@ -129,7 +129,7 @@ def case_http():
     lines, since = mark()
     code, out, err = curl("-i", "http://other.example.org/", resolve={"other.example.org": EVIL})
     check("a name that has no rule for port 80: 403 with reason and remedy", b" 403 " in out and b"no rule allows it" in out and
-          b"allow other.example.org tcp 80" in out and nothing_arrived(lines), out)
+          b"allow other.example.org tcp 80" in out and b"hostd-guest ask net other.example.org:80 --reason" in out and nothing_arrived(lines), out)
     for what, request in (("two hosts", b"GET / HTTP/1.1\r\nHost: good.example.org\r\nHost: evil.example.org\r\n\r\n"),
                           ("a target and a Host", b"GET http://evil.example.org/ HTTP/1.1\r\nHost: good.example.org\r\n\r\n"),
                           ("two lengths", b"POST / HTTP/1.1\r\nHost: good.example.org\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),

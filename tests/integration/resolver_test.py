@@ -302,6 +302,7 @@ def test_denials(up, wire, records):
     for tcp in False, True:
         m = ask(1, "denied.example", tcp=tcp)
         check(m.rcode == REFUSED and m.ede and m.ede[0] == 15, "a name that no rule has is refused (%s)" % (m.ede,))
+        check("hostd-guest ask net " in m.ede[1] and m.ede[1].endswith(" --reason WHY"), "with how to ask for it")
         m = ask(1, "evil.example.org", tcp=tcp)
         check(m.rcode == REFUSED and m.ede and "web" in m.ede[1] and "rule 1" in m.ede[1], "a denial names policy and rule (%s)" % (m.ede,))
     check(ask(1, "good.example.org").addresses() == ["20.0.0.4"], "the rule behind it holds for the others")

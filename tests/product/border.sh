@@ -1,83 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Names, end to end: an instance resolves and reaches what its policy names, through hostd-resolver and hostd-proxy, and nothing else; and
-# what becomes of it when each of the processes dies. The Internet is one network namespace with a name server and web servers; its
-# addresses are in no range that is denied by default, and have a route to it only while this runs.
+# what becomes of it when each of the processes dies.
 set -u
 . "$(dirname "$0")/../lib/product.sh"
+. "$lib/internet.sh"
 product_begin
-net=hostd-border-net dns=11.209.0.53 good=11.209.0.10 evil=11.209.0.20 good6=2a0a:d1d1::10
 libexec=${HOSTD_LIBEXEC:-/usr/local/libexec/hostd}
 for program in hostd-resolver hostd-proxy; do
         [ -x "$libexec/$program" ] || { skip border "$program is not installed"; finish; }
 done
-for program in dnsmasq openssl curl python3; do
-        command -v $program >/dev/null || { skip border "$program is not installed"; finish; }
-done
+missing=$(internet_needs)
+[ -z "$missing" ] || { skip border "$missing"; finish; }
 
-internet_remove() {
-        local pid
-        for pid in $(ip netns pids $net 2>/dev/null); do kill -9 "$pid" 2>/dev/null; done
-        ip link del hqbn 2>/dev/null
-        ip netns del $net 2>/dev/null
-        return 0
-}
-internet_make() {
-        internet_remove
-        ip netns add $net && ip link add hqbn type veth peer name eth0 netns $net || return 1
-        ip addr add 11.209.0.1/32 dev hqbn
-        ip link set hqbn up
-        ip addr add fe80::1/64 dev hqbn nodad 2>/dev/null
-        ip -n $net link set lo up
-        ip -n $net link set eth0 up
-        for address in $dns $good $evil; do
-                ip -n $net addr add $address/32 dev eth0
-                ip route add $address/32 dev hqbn src 11.209.0.1
-        done
-        ip -n $net addr add $good6/128 dev eth0 nodad
-        ip -6 route add $good6/128 dev hqbn
-        ip -n $net route add 11.209.0.1/32 dev eth0
-        ip -n $net route add default via 11.209.0.1 dev eth0
-        ip -n $net -6 route add default via fe80::1 dev eth0
-        ip netns exec $net dnsmasq -C /dev/null --no-resolv --no-hosts --no-daemon --log-queries --pid-file --listen-address=$dns --bind-interfaces \
-                --address=/good.example.org/$good --address=/good.example.org/$good6 --address=/evil.example.org/$evil --address=/rebind.example.org/10.1.2.3 \
-                >"$work/dnsmasq" 2>&1 &
-        openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=good.example.org -addext subjectAltName=DNS:good.example.org,DNS:evil.example.org \
-                -keyout "$work/key" -out "$work/cert" >/dev/null 2>&1 || return 1
-        for place in "$good good" "$evil evil" "$good6 good"; do
-                # shellcheck disable=SC2086
-                ip netns exec $net python3 "$(dirname "$0")/../border/origin.py" $place "$work" >>"$work/origin" 2>&1 &
-        done
-        wait_for 60 ip netns exec $net curl -s -m 2 -o /dev/null --cacert "$work/cert" --resolve good.example.org:443:$good https://good.example.org/ &&
-                wait_for 60 ip netns exec $net curl -s -m 2 -o /dev/null http://$evil/
-}
-upstream_begin() {
-        cp "$HOSTD_ETC/hostd.conf" "$work/hostd.conf"
-        sed -i '/^resolver_upstream/d' "$HOSTD_ETC/hostd.conf"
-        echo "resolver_upstream = [ \"$dns\" ];" >>"$HOSTD_ETC/hostd.conf"
-        hostctl apply >/dev/null
-}
-upstream_end() { [ ! -f "$work/hostd.conf" ] || { cp "$work/hostd.conf" "$HOSTD_ETC/hostd.conf"; hostctl apply >/dev/null 2>&1; }; }
 # finish() by itself knows nothing of these.
 end() { internet_remove; upstream_end; finish; }
 trap end EXIT
 internet_make || { skip border "the origins cannot be made here"; end; }
 upstream_begin || { fail upstream "$(hostctl apply 2>&1 | tail -n 1)"; end; }
 
-# In the network of the instance and with its resolv.conf, as any of its programs, but with this machine's tools.
-printf 'nameserver 169.254.0.1\noptions timeout:2 attempts:1\n' >"$work/resolv.conf"
-: >"$work/nsswitch"; echo 'hosts: dns' >"$work/nsswitch"
-inside() { # NAME COMMAND...; also while no hostd is there to say which process it is
-        local pid
-        pid=$(cat "$work/pid-$1" 2>/dev/null)
-        if [ ! -d "/proc/${pid:-none}" ]; then
-                pid=$(instance_pid "$1")
-                echo "$pid" >"$work/pid-$1"
-        fi
-        within 20 nsenter -t "$pid" -n unshare -m sh -c "mount --bind '$work/resolv.conf' /etc/resolv.conf; mount --bind '$work/nsswitch' /etc/nsswitch.conf; shift; exec \"\$@\"" sh "$@"
-}
-get() { local name=$1; shift; inside "$name" curl -sS -m 8 --cacert "$work/cert" "$@"; }
-question() { inside "$1" python3 "$(dirname "$0")/../border/question.py" "${@:2}"; } # NAME QUESTION...: "RCODE ADDRESSES TEXT-OF-EDE"
 state_of() { hostctl doctor -f csv -c protection,state | tr -d '\r' | sed -n "s/^$1,//p"; }
 helper_pid() { pgrep -x -u "$1" "$1" 2>/dev/null | head -n 1 || true; }
 came_anew() { local pid; pid=$(helper_pid "$1"); [ -n "$pid" ] && [ "$pid" != "$2" ]; }
@@ -100,6 +41,7 @@ wait_for 5 resolves pt-a good.example.org # it listens once its wire is there
 check_status "an allowed name is resolved" 0 "^NOERROR $good" question pt-a good.example.org
 check_status "and in IPv6" 0 "^NOERROR $good6" question pt-a good.example.org AAAA
 check_status "a name that no rule has is refused, and the answer says so" 0 "^REFUSED - .*no rule allows" question pt-a evil.example.org
+check_status "and how to ask for it" 0 "^REFUSED - .*hostd-guest ask net evil.example.org --reason" question pt-a evil.example.org
 check_status "over TCP, too" 0 "^REFUSED - .*no rule allows" question pt-a evil.example.org A tcp
 check_status "whichever name server it asks" 0 "^REFUSED" question pt-a evil.example.org A udp $dns
 if [ -x "$libexec/hostd-flow" ]; then

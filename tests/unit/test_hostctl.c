@@ -168,7 +168,9 @@ static void test_why(void **state) {
                "T2    T2     1      [2001:db8::1]:53  denied by rule 2 of policy web: ::/0 any  allow 2001:db8::1/128 udp 53\n"
                "T0    T0     1      192.0.2.9         over budget                               -\n"
                "\nTo allow the newest of these, with a policy of its own in front of the others:\n"
-               "  hostctl policy set one-more 'allow evil.example tcp 443'\n  hostctl set one policies=one-more\n",
+               "  hostctl policy set one-more 'allow evil.example tcp 443'\n  hostctl set one policies=one-more\n"
+               "For a time only, if it is asked for inside:\n  /run/hostd/hostd-guest ask net evil.example:443 --reason WHY\n"
+               "and then here, with the number that \"hostctl approvals one\" shows:\n  hostctl approve ID --for 10m\n",
                "1 lines of the log");
 }
 
