@@ -11,7 +11,7 @@ struct Lookup {
         Lookups *lookups;
         Lookup *next;
         DnsName name;
-        uint16_t type;
+        uint16_t type, slot; // slot: of who began it
         unsigned asks;
         Ask *ask;
         Waiter *waiters;
@@ -23,6 +23,7 @@ struct Lookups {
         Cache *cache;
         Lookup *list;
         size_t n;
+        uint16_t of_slot[UINT16_MAX + 1]; // how many of them: LOOKUPS_MAX at most
 };
 
 int lookups_new(Upstreams *upstreams, Cache *cache, Lookups **ret) {
@@ -43,6 +44,7 @@ static void lookup_free(Lookup *lookup) {
         if (*p) {
                 *p = lookup->next;
                 lookup->lookups->n--;
+                lookup->lookups->of_slot[lookup->slot]--;
         }
         ask_free(lookup->ask);
         free(lookup->chain);
@@ -152,26 +154,54 @@ static int lookup_ask(Lookup *lookup) {
         return ask_new(lookup->lookups->upstreams, &spec, &lookup->ask);
 }
 
-int lookups_start(Lookups *lookups, const DnsName *name, uint16_t type, Waiter *waiter) {
+// Nothing is known of the name: it is not remembered as a failure.
+static void lookup_give_way(Lookup *lookup) {
+        const Result result = {.error = -EBUSY};
+
+        lookup->ask = ask_free(lookup->ask);
+        while (lookup->waiters) {
+                Waiter *waiter = lookup->waiters;
+                waiter_remove(waiter);
+                waiter->done(waiter, &result);
+        }
+        lookup_free(lookup);
+}
+
+// Of the slot that has most, the one that began last: else slots that ask for what is never answered would together leave nothing to all others.
+static bool lookups_make_room(Lookups *lookups, uint16_t slot) {
+        Lookup *last = NULL;
+
+        for (Lookup *l = lookups->list; l; l = l->next)
+                if (!last || lookups->of_slot[l->slot] > lookups->of_slot[last->slot])
+                        last = l;
+        if (!last || lookups->of_slot[last->slot] <= lookups->of_slot[slot] + 1)
+                return false;
+        lookup_give_way(last);
+        return true;
+}
+
+int lookups_start(Lookups *lookups, uint16_t slot, const DnsQuery *query, Waiter *waiter) {
         Lookup *lookup;
         int r;
 
         for (lookup = lookups->list; lookup; lookup = lookup->next)
-                if (lookup->type == type && dns_name_equal(&lookup->name, name)) {
+                if (lookup->type == query->type && dns_name_equal(&lookup->name, &query->name)) {
                         waiter_add(lookup, waiter);
                         return 0;
                 }
-        if (lookups->n >= LOOKUPS_MAX)
+        if (lookups->n >= LOOKUPS_MAX && !lookups_make_room(lookups, slot))
                 return -EBUSY;
         lookup = calloc(1, sizeof(Lookup));
         if (!lookup)
                 return -ENOMEM;
         lookup->lookups = lookups;
-        lookup->name = *name;
-        lookup->type = type;
+        lookup->name = query->name;
+        lookup->type = query->type;
+        lookup->slot = slot;
         lookup->next = lookups->list;
         lookups->list = lookup;
         lookups->n++;
+        lookups->of_slot[slot]++;
         r = lookup_ask(lookup);
         if (r < 0) {
                 lookup_free(lookup);

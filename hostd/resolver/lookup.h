@@ -5,7 +5,7 @@
 #include "resolver/cache.h"
 #include "resolver/upstream.h"
 
-#define LOOKUPS_MAX 1024 // at a time; each takes a kilobyte and a descriptor
+#define LOOKUPS_MAX 1024 // at a time; each takes a kilobyte and a descriptor. When all are taken, who has most of them gives one to who has fewer
 
 typedef struct Lookups Lookups;
 typedef struct Lookup Lookup;
@@ -31,6 +31,7 @@ Lookups *lookups_free(Lookups *lookups); // nobody waits any more
 DEFINE_CLEANUP(Lookups, lookups_free)
 // From the cache; false if it must be asked for. Good until the next call.
 bool lookups_cached(Lookups *lookups, const DnsName *name, uint16_t type, Result *ret);
-// -EBUSY: LOOKUPS_MAX are on their way.
-int lookups_start(Lookups *lookups, const DnsName *name, uint16_t type, Waiter *waiter);
+// `slot`: whose it is; a lookup that others wait for, too, is counted as of who began it. -EBUSY: LOOKUPS_MAX are on their way, and nobody has more
+// of them than this slot has. A waiter that has to give way gets -EBUSY as its result.
+int lookups_start(Lookups *lookups, uint16_t slot, const DnsQuery *query, Waiter *waiter);
 void waiter_cancel(Waiter *waiter); // a lookup that nobody waits for any more ends, or guests could have any number of them

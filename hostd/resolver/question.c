@@ -265,7 +265,9 @@ static void go_on(const Question *q, Result *result, Pending *p) {
         Question refused = *q;
         static Keys keys; // large, and used by one at a time
 
-        if (result->error < 0)
+        if (result->error == -EBUSY) // others have fewer
+                end_failure(q, DNS_EDE_NOT_READY, "too many questions wait", -EBUSY);
+        else if (result->error < 0)
                 end_failure(q, DNS_EDE_NETWORK, "no upstream resolver has an answer", result->error == -ETIMEDOUT ? -ETIMEDOUT : -EIO);
         else if (!verdict_of_addresses(&q->slot->view, result->records, result->size, &bad)) {
                 refused.verdict = &bad;
@@ -304,7 +306,7 @@ static void look_up(const Question *q) {
 
         if (p) {
                 p->waiter.done = pending_on_result;
-                r = lookups_start(q->slot->resolver->lookups, &q->query->name, q->query->type, &p->waiter);
+                r = lookups_start(q->slot->resolver->lookups, q->slot->view.slot, q->query, &p->waiter);
         }
         if (r == 0)
                 return;
