@@ -142,7 +142,7 @@ case ${1:-1} in
 
         note "purge without a word"
         apt-get -q -y purge hostd hostctl hostd-guest hostd-templates hostd-doc 2>&1 | tee said
-        grep -q 'hostd: /etc/hostd and /var/lib/hostd stay' said
+        grep -q 'hostd: /etc/hostd, /var/lib/hostd, /var/lib/hostd-proxy and /var/log/hostd stay' said
         nothing_runs
         data_is_there
 
