@@ -82,6 +82,7 @@ bool policy_equal(const Policy *a, const Policy *b); // what their categories st
 bool policy_is_open(const Policy *policy);
 typedef struct PolicyUse {
         Category *packages; // borrowed; NULL: the template has no list
+        char *const *registries; // hosts of it that are approved; NULL: all
         bool offline;
 } PolicyUse;
 // A share of the policy itself where nothing is to be changed. ERR_INVALID for an open rule without `packages`.

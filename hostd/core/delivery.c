@@ -46,7 +46,18 @@ static bool has_wire(const Secrets *s, const char *instance) {
         return false;
 }
 
+// The package policy, as the helper is told.
+static uint32_t packages_of(const Secrets *s, const char *name) {
+        const InstanceConfig *config = desired_find_instance(s->manager->desired, name);
+
+        if (!config)
+                return 0;
+        return (config->package_lock_only ? (uint32_t) GUEST_PACKAGES_LOCKED : 0) | (config->package_no_scripts ? (uint32_t) GUEST_PACKAGES_NO_SCRIPTS : 0);
+}
+
 static bool has_any(const Secrets *s, const char *instance) {
+        if (packages_of(s, instance))
+                return true;
         for (size_t i = 0; i < s->n_all; i++)
                 if (strcmp(s->bindings[i]->instance, instance) == 0)
                         return true;
@@ -141,6 +152,13 @@ static void settled(Delivery *d) {
 
 // ---- values into a pipe ----
 
+static int put_packages(const Delivery *d, int fd, Error *err) {
+        GuestFile file = {.magic = GUEST_FILE_MAGIC, .kind = GUEST_FILE_PACKAGES, .uid = packages_of(d->secrets, d->instance)};
+        int r = file.uid ? io_write_all(fd, &file, sizeof(file)) : 0;
+
+        return r < 0 ? error_set_errno(err, r, "cannot hand the package policy on") : 0;
+}
+
 static int put_file(int fd, GuestFileKind kind, const Binding *b, const void *data, size_t size) {
         GuestFile file = {.magic = GUEST_FILE_MAGIC, .kind = kind, .size = (uint32_t) size, .uid = b ? b->owner : 0};
         int r;
@@ -174,7 +192,10 @@ static int put_authority(const Delivery *d, int fd, Error *err) {
 // All of it is in the pipe before the helper hears of it: hostd waits for nobody.
 static int fill(const Delivery *d, int fd, Error *err) {
         const Secrets *s = d->secrets;
-        int r = has_wire(s, d->instance) ? put_authority(d, fd, err) : 0;
+        int r = put_packages(d, fd, err);
+
+        if (r >= 0 && has_wire(s, d->instance))
+                r = put_authority(d, fd, err);
 
         for (size_t i = s->n; r >= 0 && i < s->n_all; i++)
                 if (strcmp(s->bindings[i]->instance, d->instance) == 0)
@@ -249,8 +270,8 @@ static int outcome(const CommandRecord *record, Error *err) {
         if (!record->message && record->exit == 0 && record->signal == 0)
                 return 0;
         if (record->errnum)
-                return error_set_errno(err, record->errnum, "the helper in the instance could not put certificate and secrets in place");
-        return error_set(err, ERR_UNAVAILABLE, "certificate and secrets are not in place in the instance: %s", record->message ?: "its helper ended early");
+                return error_set_errno(err, record->errnum, "the helper in the instance could not put certificate, secrets and package policy in place");
+        return error_set(err, ERR_UNAVAILABLE, "certificate, secrets and package policy are not in place in the instance: %s", record->message ?: "its helper ended early");
 }
 
 static void unmark_empty(Delivery *d) {
@@ -362,11 +383,21 @@ void delivery_plan_secret(Secrets *s, const char *secret) {
                         delivery_plan(s, s->bindings[i]->instance);
 }
 
+// Without secrets nothing is handed in at all.
+static void tell_no_policy(Instance *instance) {
+        const InstanceConfig *config = instance->config;
+
+        if (config && (config->package_lock_only || config->package_no_scripts))
+                manager_warn(instance->manager, "delivery", instance->record.name, "its package policy is not in place: hostd runs without its store of secrets, which hands it in");
+}
+
 bool delivery_link_up(Instance *instance) {
         Secrets *s = instance->manager->secrets;
         bool marked = s && mark_read(s, instance->record.name);
         Delivery *d;
 
+        if (!s)
+                tell_no_policy(instance);
         if (!s || (!marked && !has_any(s, instance->record.name)) || !(d = get(s, instance->record.name)))
                 return false;
         d->marked = marked;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Delivery: what hostd hands into a running instance and keeps up to date there: the certificate of its authority while it has grants for the wire,
-// and secrets that were granted as files. hostd-guest writes it, from inside (guest/deliver.h).
+// secrets that were granted as files, and its package policy. hostd-guest writes it, from inside (guest/deliver.h).
 //
 // It is always the whole, so that a start, a grant, a rotation, an end and a try again are one path. What has been delivered to an instance is marked
 // in the store until it is known to be gone from there, so that a hostd that comes later takes it away.

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/strv.h"
 #include "core/border_link.h"
+#include "core/delivery.h"
 #include "core/lifecycle.h"
 #include "core/manager.h"
 #include "core/policy_set.h"
@@ -36,11 +37,14 @@ static void apply_one(Manager *m, Instance *instance, const Desired *old) {
         if (!before) { // its file is back, or valid again
                 instance->wanted_network++;
                 instance->wanted_limits++;
-        } else if (!strv_equal(before->policies, instance->config->policies) || before->offline != instance->config->offline || policies_changed(old, m->desired, instance->config) ||
+        } else if (!strv_equal(before->policies, instance->config->policies) || before->offline != instance->config->offline ||
+            !strv_equal(before->package_registries, instance->config->package_registries) || policies_changed(old, m->desired, instance->config) ||
             network_limits_changed(before, instance->config))
                 instance->wanted_network++;
         if (before && instance_config_diff(before, instance->config))
                 instance->wanted_limits++;
+        if (m->secrets && (!before || before->package_lock_only != instance->config->package_lock_only || before->package_no_scripts != instance->config->package_no_scripts))
+                delivery_plan(m->secrets, instance->record.name);
         if (instance->wanted_network != instance->applied_network)
                 r = instance_apply_network(instance, &err);
         if (r >= 0 && instance->wanted_limits != instance->applied_limits)

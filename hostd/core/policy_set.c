@@ -70,7 +70,7 @@ int policy_set_load(Manager *m, const Desired *desired, const InstanceConfig *co
         if (r >= 0 && any_is_open(policies, n))
                 r = packages_of(m, template ?: template_of(m, config), &packages, err);
         if (r >= 0)
-                r = bind_all(&set, policies, n, &(PolicyUse) {packages, config->offline}, err);
+                r = bind_all(&set, policies, n, &(PolicyUse) {packages, config->package_registries, config->offline}, err);
         if (r < 0)
                 return error_wrap(err, "instance %s", config->name);
         *ret = set;

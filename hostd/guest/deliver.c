@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/process.h"
+#include "guest/packages.h"
 
 #define BUNDLE_MAX (16 * 1024 * 1024)
 #define INIT_WAIT_STEPS 400 // of 50 ms
@@ -54,7 +55,7 @@ int deliver_next(const char **at, const char *end, GuestFile *ret, const char **
         if ((size_t) (end - *at) < sizeof(*ret))
                 return -EBADMSG;
         memcpy(ret, *at, sizeof(*ret));
-        if (ret->magic != GUEST_FILE_MAGIC || ret->kind < GUEST_FILE_AUTHORITY || ret->kind > GUEST_FILE_END ||
+        if (ret->magic != GUEST_FILE_MAGIC || ret->kind < GUEST_FILE_AUTHORITY || ret->kind >= _GUEST_FILE_MAX ||
             ret->size > (size_t) (end - *at) - sizeof(*ret) || (ret->kind == GUEST_FILE_SECRET && !name_valid(ret->name)))
                 return -EBADMSG;
         *ret_data = *at + sizeof(*ret);
@@ -304,20 +305,24 @@ static void wait_for_init(void) {
 static int deliver(int root, const char *data, size_t size, Error *err) {
         const char *at = data, *bytes, *certificate = NULL;
         size_t certificate_size = 0;
+        uint32_t packages = 0;
         bool any = false;
         GuestFile file;
-        int r, k;
+        int r, k, p;
 
         while (deliver_next(&at, data + size, &file, &bytes) == 0 && file.kind != GUEST_FILE_END) {
                 any = any || file.kind == GUEST_FILE_SECRET;
+                if (file.kind == GUEST_FILE_PACKAGES)
+                        packages = file.uid;
                 if (file.kind == GUEST_FILE_AUTHORITY) {
                         certificate = bytes;
                         certificate_size = file.size;
                 }
         }
         r = deliver_secrets(root, data, size, any, err);
-        k = deliver_authority(root, certificate, certificate_size, err);
-        return r < 0 ? r : k;
+        k = deliver_authority(root, certificate, certificate_size, r < 0 ? NULL : err);
+        p = packages_apply(root, packages, r < 0 || k < 0 ? NULL : err);
+        return r < 0 ? r : k < 0 ? k : p;
 }
 
 int deliver_run(const Request *request, Error *err) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Deliver: what hostd hands into the instance, written from inside: the certificate of its authority, and secrets as files.
+// Deliver: what hostd hands into the instance, written from inside: the certificate of its authority, secrets as files, and its package policy
+// (packages.h).
 //
 //   /run/hostd/ca.crt          the authority's certificate, while there is one
 //   /run/hostd/ca-bundle.crt   the instance's own bundle, and that certificate

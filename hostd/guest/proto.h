@@ -88,7 +88,14 @@ typedef enum GuestFileKind {
         GUEST_FILE_AUTHORITY = 1, // PEM: the instance is to trust it
         GUEST_FILE_SECRET,        // secrets/NAME, for `uid` alone
         GUEST_FILE_END,
+        GUEST_FILE_PACKAGES,      // no bytes; `uid` is flags: the package policy
+        _GUEST_FILE_MAX,
 } GuestFileKind;
+
+enum {
+        GUEST_PACKAGES_LOCKED = 1 << 0,
+        GUEST_PACKAGES_NO_SCRIPTS = 1 << 1,
+};
 
 typedef struct GuestFile {
         uint32_t magic, kind;

@@ -41,6 +41,8 @@ typedef struct InstanceConfig {
         int64_t boot_order;  // lower starts earlier and stops later; -1000..1000
         usec_t stop_timeout; // graceful stop; then cgroup.kill
         bool read_only;      // root read-only, tmpfs for what must be written
+        bool package_lock_only, package_no_scripts; // settings of its package clients
+        char **package_registries; // of @packages only these hosts; NULL: all
         bool offline;        // of its policies' allows only those of named categories count
         ValueSource *sources; // one per row of instance_schema(), for --expanded
 } InstanceConfig;

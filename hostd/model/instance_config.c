@@ -56,6 +56,12 @@ static const SchemaRow instance_rows[] = {
          .doc = "network policies, in order; the first rule that matches decides"},
         {"offline", SCHEMA_BOOL, AT(offline), .fallback = "false",
          .doc = "of what the policies allow, only their rules to @packages, @llm and @git count"},
+        {"package_lock_only", SCHEMA_BOOL, AT(package_lock_only), .fallback = "false",
+         .doc = "its package clients are set to install only what a lock file names, as far as they can be"},
+        {"package_no_scripts", SCHEMA_BOOL, AT(package_no_scripts), .fallback = "false",
+         .doc = "its package clients are set to run no programs of packages when they install, as far as they can be"},
+        {"package_registries", SCHEMA_LIST, AT(package_registries), VALID_HOST,
+         .doc = "hosts of @packages that are approved for it; all others of the list are not reached by such a rule"},
         {"boot", SCHEMA_CHOICE, AT(boot), .choices = boot_modes, .fallback = "last",
          .doc = "start with the host: last (as it was), on or off"},
         {"boot_order", SCHEMA_INT, AT(boot_order), .min = -1000, .max = 1000, .fallback = "0",
@@ -89,7 +95,7 @@ static const SchemaRow instance_rows[] = {
         LIMIT(LIMIT_TRAFFIC),
 };
 _Static_assert(ELEMENTS(instance_rows) <= 64, "a difference is a bit set of 64 rows");
-_Static_assert(ELEMENTS(instance_rows) == 11 + _LIMIT_MAX, "every limit has a row");
+_Static_assert(ELEMENTS(instance_rows) == 14 + _LIMIT_MAX, "every limit has a row");
 
 const Schema instance_schema = {instance_rows, ELEMENTS(instance_rows)};
 

@@ -180,6 +180,12 @@ check "policy set" hostctl policy set pt-p "allow 198.51.100.0/24 tcp 80,443" "d
 check "policy show" sh -c "hostctl policy show pt-p | grep -q 198.51.100.0/24"
 check "policy list" sh -c "hostctl policy list -f csv | grep -q '^pt-p,2'"
 hostctl set pt-a policies=pt-p >/dev/null
+check "a package policy" hostctl set pt-a package_no_scripts=true package_lock_only=true
+check "is settings of its clients inside" wait_for 20 hostctl exec pt-a -- sh -c 'grep -qx ignore-scripts=true /etc/npmrc && grep -q require-hashes /etc/xdg/pip/pip.conf'
+check "a part of it is taken back" hostctl unset pt-a package_no_scripts
+check "and gone inside" wait_for 20 hostctl exec pt-a -- sh -c '! ls /etc/npmrc && ! grep only-binary /etc/xdg/pip/pip.conf'
+check "all of it is taken back" hostctl unset pt-a package_lock_only
+check "and gone" wait_for 20 hostctl exec pt-a -- sh -c '! ls /etc/xdg/pip/pip.conf'
 check "policy explain: allowed" sh -c "hostctl policy explain pt-a 198.51.100.7:443 | grep -qi allow"
 check "policy explain: denied" sh -c "hostctl policy explain pt-a 203.0.113.7:443 | grep -qi den"
 check_status "delete of one in use is refused" 7 'pt-a' hostctl policy delete pt-p

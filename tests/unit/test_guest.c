@@ -13,6 +13,7 @@
 #include "base/strv.h"
 #include "core/guest.h"
 #include "guest/deliver.h"
+#include "guest/packages.h"
 #include "guest/denied.h"
 #include "guest/login.h"
 
@@ -332,6 +333,47 @@ static void test_deliver_authority(void **state) {
         assert_int_equal(io_remove_tree(AT_FDCWD, dir), 0);
 }
 
+static bool is_there(int root, const char *path) {
+        return faccessat(root, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+// Settings for package clients; what somebody else wrote, or a link, is left alone, and what is ours goes with the policy.
+static void test_packages(void **state) {
+        char dir[] = "/tmp/hostd-test-packages.XXXXXX";
+        _cleanup_close_ int root = -EBADF;
+        _cleanup_free_ char *npm = NULL, *pip = NULL, *less = NULL;
+
+        assert_non_null(mkdtemp(dir));
+        root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(packages_apply(root, 0, NULL), 0);
+        assert_false(is_there(root, "etc"));
+        assert_int_equal(io_mkdir_p(root, "usr/etc", 0755), 0);
+        assert_int_equal(io_mkdir_p(root, "usr/local/etc", 0755), 0);
+        assert_int_equal(io_write_atomic(root, "usr/etc/npmrc", "mine\n", 5, 0644), 0);
+        assert_int_equal(symlinkat("/nowhere/npmrc", root, "usr/local/etc/npmrc"), 0);
+        assert_int_equal(packages_apply(root, GUEST_PACKAGES_LOCKED | GUEST_PACKAGES_NO_SCRIPTS, NULL), 0);
+        assert_int_equal(packages_apply(root, GUEST_PACKAGES_LOCKED | GUEST_PACKAGES_NO_SCRIPTS, NULL), 0);
+        assert_int_equal(io_read_file(root, "etc/npmrc", 4096, &npm, NULL), 0);
+        assert_non_null(strstr(npm, "\nignore-scripts=true\n"));
+        assert_int_equal(io_read_file(root, "etc/xdg/pip/pip.conf", 4096, &pip, NULL), 0);
+        assert_non_null(strstr(pip, "\n[install]\nrequire-hashes = true\nonly-binary = :all:\n"));
+        file_is(root, "usr/etc/npmrc", "mine\n");
+        assert_int_equal(packages_apply(root, GUEST_PACKAGES_LOCKED, NULL), 0);
+        assert_false(is_there(root, "etc/npmrc"));
+        assert_int_equal(io_read_file(root, "etc/xdg/pip/pip.conf", 4096, &less, NULL), 0);
+        assert_null(strstr(less, "only-binary"));
+        assert_int_equal(packages_apply(root, 0, NULL), 0);
+        assert_false(is_there(root, "etc/xdg/pip/pip.conf"));
+        file_is(root, "usr/etc/npmrc", "mine\n");
+        assert_true(is_there(root, "usr/local/etc/npmrc"));
+        assert_int_equal(unlinkat(root, "usr/etc/npmrc", 0), 0);
+        assert_int_equal(io_remove_tree(root, "usr/etc"), 0);
+        assert_int_equal(symlinkat("npmrc", root, "usr/etc"), 0); // no directory
+        assert_true(packages_apply(root, GUEST_PACKAGES_NO_SCRIPTS, NULL) < 0);
+        assert_true(is_there(root, "etc/npmrc")); // the others are done all the same
+        assert_int_equal(io_remove_tree(AT_FDCWD, dir), 0);
+}
+
 static void test_quote(void **state) {
         static const char *const words[] = {"", "plain", "it's", "''", "$(id) `id` $HOME", "a\nb", "\\", "\"", "*", "!x", "-n", "\xc3\xa4", ";|&<>"};
 
@@ -403,7 +445,7 @@ static void test_denied(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_deliver_check), cmocka_unit_test(test_deliver_authority), cmocka_unit_test(test_denied), cmocka_unit_test(test_decode),     cmocka_unit_test(test_request), cmocka_unit_test(test_passwd),
+                cmocka_unit_test(test_deliver_check), cmocka_unit_test(test_deliver_authority), cmocka_unit_test(test_packages), cmocka_unit_test(test_denied), cmocka_unit_test(test_decode),     cmocka_unit_test(test_request), cmocka_unit_test(test_passwd),
                 cmocka_unit_test(test_group),      cmocka_unit_test(test_user_files), cmocka_unit_test(test_env),
                 cmocka_unit_test(test_quote),      cmocka_unit_test(test_login_argv), cmocka_unit_test(test_names),
         };

@@ -513,10 +513,10 @@ static void test_bind(void **state) {
         assert_int_equal(add(policy, "deny c.example.org any -", NULL), 0);
         assert_int_equal(add(policy, "allow @packages any -", NULL), 0);
         assert_true(policy_is_open(policy));
-        assert_true(policy_bind(policy, &(PolicyUse) {NULL, false}, &none, &err) < 0);
+        assert_true(policy_bind(policy, &(PolicyUse) {.offline = false}, &none, &err) < 0);
         assert_string_equal(err.message, "policy p has a rule to @packages, which is a list that each template has for itself");
-        assert_int_equal(policy_bind(policy, &(PolicyUse) {one, false}, &first, NULL), 0);
-        assert_int_equal(policy_bind(policy, &(PolicyUse) {two, false}, &second, NULL), 0);
+        assert_int_equal(policy_bind(policy, &(PolicyUse) {.packages = one}, &first, NULL), 0);
+        assert_int_equal(policy_bind(policy, &(PolicyUse) {.packages = two}, &second, NULL), 0);
         assert_true(policy_is_open(policy) && !policy_is_open(first) && !policy_equal(first, second));
         assert_int_equal(policy_explain(&first, 1, &probe, &answer, NULL), 0);
         assert_string_equal(answer.text, "allowed by rule 2 of policy p: m.example.org tcp 80");
@@ -526,12 +526,43 @@ static void test_bind(void **state) {
         assert_int_equal(policy_explain(&first, 1, &probe, &answer, NULL), 0);
         assert_int_equal(answer.action, POLICY_DENY);
         policy->rules[1].inspect = true; // where the entries are known it is seen that this cannot be
-        assert_true(policy_bind(policy, &(PolicyUse) {two, false}, &none, &refused) < 0);
+        assert_true(policy_bind(policy, &(PolicyUse) {.packages = two}, &none, &refused) < 0);
         assert_string_equal(refused.message, "policy p: rules[1].inspect is for tcp 80 and 443 only, and @packages has n.example.org:8443");
         plain = policy_with("allow @packages any -", POLICY_PACKAGES, "file.example.org\n"); // the operator's file
         assert_false(policy_is_open(plain));
-        assert_int_equal(policy_bind(plain, &(PolicyUse) {NULL, false}, &same, NULL), 0);
+        assert_int_equal(policy_bind(plain, &(PolicyUse) {.offline = false}, &same, NULL), 0);
         assert_ptr_equal(same, plain);
+}
+
+// Approved registries take from the list, whoever wrote it, and add nothing.
+static void test_registries(void **state) {
+        static const struct { const char *name; uint16_t port; bool allowed; } cases[] = {
+                {"a.example.org", 80, true}, {"a.example.org", 443, true}, {"b.example.org", 443, false}, {"c.example.org", 443, false}};
+        char *registries[] = {(char *) "a.example.org", (char *) "c.example.org", NULL}, *none[] = {(char *) "z.example.org", NULL};
+        static const char list[] = "a.example.org:80\na.example.org:443\nb.example.org:443\n";
+        _cleanup_(category_freep) Category *packages = NULL;
+
+        assert_int_equal(category_parse(POLICY_PACKAGES, NULL, list, &packages, NULL), 0);
+        for (int file = 0; file < 2; file++) {
+                _cleanup_(policy_freep) Policy *policy = NULL, *bound = NULL, *empty = NULL;
+                PolicyAnswer answer;
+                if (file)
+                        policy = policy_with("allow @packages any -", POLICY_PACKAGES, list);
+                else {
+                        assert_int_equal(policy_new("p", &policy), 0);
+                        assert_int_equal(add(policy, "allow @packages any -", NULL), 0);
+                }
+                assert_int_equal(policy_bind(policy, &(PolicyUse) {.packages = packages, .registries = registries}, &bound, NULL), 0);
+                assert_int_equal(policy_bind(policy, &(PolicyUse) {.packages = packages, .registries = none}, &empty, NULL), 0);
+                for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                        PolicyProbe probe = {.name = cases[i].name, .protocol = POLICY_TCP, .port = cases[i].port};
+                        assert_int_equal(policy_explain(&bound, 1, &probe, &answer, NULL), 0);
+                        if ((answer.action == POLICY_ALLOW) != cases[i].allowed)
+                                fail_msg("case %zu of %d: %s", i, file, answer.text);
+                        assert_int_equal(policy_explain(&empty, 1, &probe, &answer, NULL), 0);
+                        assert_int_equal(answer.action, POLICY_DENY);
+                }
+        }
 }
 
 static void add_category(Policy *policy, const char *rule, const char *entries) {
@@ -561,9 +592,9 @@ static void test_offline(void **state) {
         add_category(policy, "allow @web any -", "*.example.net\n");
         assert_int_equal(add(policy, "allow 0.0.0.0/0 tcp 443", NULL), 0);
         assert_int_equal(add(policy, "allow * any -", NULL), 0);
-        assert_int_equal(policy_bind(policy, &(PolicyUse) {NULL, false}, &online, NULL), 0);
+        assert_int_equal(policy_bind(policy, &(PolicyUse) {.offline = false}, &online, NULL), 0);
         assert_ptr_equal(online, policy);
-        assert_int_equal(policy_bind(policy, &(PolicyUse) {NULL, true}, &offline, NULL), 0);
+        assert_int_equal(policy_bind(policy, &(PolicyUse) {.offline = true}, &offline, NULL), 0);
         assert_false(policy->offline);
         for (size_t i = 0; i < ELEMENTS(cases); i++) {
                 PolicyProbe probe = {.name = cases[i].name, .address = cases[i].address, .protocol = cases[i].port ? POLICY_TCP : POLICY_ANY, .port = cases[i].port};
@@ -738,7 +769,7 @@ int main(void) {
                 cmocka_unit_test(test_tables),       cmocka_unit_test(test_bad_rules), cmocka_unit_test(test_explain),
                 cmocka_unit_test(test_denied_table), cmocka_unit_test(test_digest),
                 cmocka_unit_test(test_explain_names), cmocka_unit_test(test_http), cmocka_unit_test(test_git), cmocka_unit_test(test_git_rules),    cmocka_unit_test(test_text), cmocka_unit_test(test_until),
-                cmocka_unit_test(test_index),        cmocka_unit_test(test_category),  cmocka_unit_test(test_bad_categories), cmocka_unit_test(test_entry_ports), cmocka_unit_test(test_bad_entry_ports), cmocka_unit_test(test_bind), cmocka_unit_test(test_offline), cmocka_unit_test(test_preview), cmocka_unit_test(test_spared),
+                cmocka_unit_test(test_index),        cmocka_unit_test(test_category),  cmocka_unit_test(test_bad_categories), cmocka_unit_test(test_entry_ports), cmocka_unit_test(test_bad_entry_ports), cmocka_unit_test(test_bind), cmocka_unit_test(test_registries), cmocka_unit_test(test_offline), cmocka_unit_test(test_preview), cmocka_unit_test(test_spared),
                 cmocka_unit_test(test_inserts), cmocka_unit_test(test_inserts_denied),
         };
 
