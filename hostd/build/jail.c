@@ -21,6 +21,7 @@
 #include "base/process.h"
 #include "build/filter.h"
 #include "build/recipe.h"
+#include "build/wire.h"
 
 // What a child tells of its failure: code, errno, then the sentence. One SOCK_SEQPACKET message.
 typedef struct JailReport {
@@ -127,6 +128,34 @@ static int raise_ambient(void) {
         return 0;
 }
 
+// The sockets of the host's programs are not of a network namespace: what looks up names there would look them up past the border. A link of
+// /etc/resolv.conf may lead into /run; it leads to a file of ours then.
+static int outer_names(void) {
+        static const char text[] = "nameserver 169.254.0.1\n";
+        _cleanup_free_ char *target = realpath("/etc/resolv.conf", NULL);
+        _cleanup_close_ int fd = -EBADF;
+        char *end;
+        int r;
+
+        if (!target)
+                return -errno;
+        if (mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0755,size=1m") < 0)
+                return -errno;
+        r = io_write_atomic(AT_FDCWD, "/tmp/resolv.conf", text, strlen(text), 0644);
+        if (r < 0)
+                return r;
+        if (strncmp(target, "/run/", 5) == 0) {
+                end = strrchr(target, '/');
+                *end = 0;
+                r = io_mkdir_p(AT_FDCWD, target, 0755);
+                *end = '/';
+                fd = r < 0 ? -1 : open(target, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+                if (r < 0 || fd < 0)
+                        return r < 0 ? r : -errno;
+        }
+        return mount("/tmp/resolv.conf", target, NULL, MS_BIND, NULL) < 0 ? -errno : 0;
+}
+
 static int outer_mounts(void) {
         // The bind needs the directory as this namespace sees it: that is what "." became when the namespace was made.
         if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
@@ -151,7 +180,7 @@ static void jail_limits(void) {
         }
 }
 
-static int outer_setup(int sync_fd, Error *err) {
+static int outer_setup(int sync_fd, const JailPlan *plan, Error *err) {
         char go;
         int r;
 
@@ -164,6 +193,14 @@ static int outer_setup(int sync_fd, Error *err) {
         r = outer_mounts();
         if (r < 0)
                 return error_set_errno(err, r, "cannot prepare the job's mounts");
+        if (plan->network == JAIL_WIRED) {
+                r = outer_names();
+                if (r < 0)
+                        return error_set_errno(err, r, "cannot give the job a resolv.conf of its own");
+                r = wire_ask(plan->wire, err);
+                if (r < 0)
+                        return r;
+        }
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return error_set_errno(err, errno, "cannot give up set-uid programs");
         r = raise_ambient();
@@ -220,7 +257,7 @@ int jail_wait(JailChild *child, Error *err) {
         return report_receive(fd, "the job", err);
 }
 
-int jail_run_outer(JailMain fn, void *data, bool network, Error *err) {
+int jail_run_outer(JailMain fn, void *data, const JailPlan *plan, Error *err) {
         unsigned long flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC;
         _cleanup_close_ int sync = -EBADF;
         _cleanup_error_ Error ignored = ERROR_NULL;
@@ -231,12 +268,12 @@ int jail_run_outer(JailMain fn, void *data, bool network, Error *err) {
         r = jail_ids(&ids, err);
         if (r < 0)
                 return r;
-        child.pid = jail_clone(flags | (network ? 0 : CLONE_NEWNET), &sync, &child.error_fd);
+        child.pid = jail_clone(flags | (plan->network == JAIL_HOST ? 0 : CLONE_NEWNET), &sync, &child.error_fd);
         if (child.pid < 0)
                 return error_set_errno(err, child.pid, "cannot make a user namespace (is kernel.unprivileged_userns_clone 0?)");
         if (child.pid == 0) {
                 Error e = ERROR_NULL;
-                r = outer_setup(sync, &e);
+                r = outer_setup(sync, plan, &e);
                 jail_child(fn, data, child.error_fd, r, &e);
         }
         r = map_ids(child.pid, &ids, err);

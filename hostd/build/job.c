@@ -256,6 +256,7 @@ static int job_publish(int out, int work, int result, Error *err) {
 }
 
 static int job_in_work(Job *job, Error *err) {
+        const JailPlan plan = {job->recipe ? job->spec->network : JAIL_ALONE, job->spec->wire_fd};
         int out = job->spec->out_fd, r;
         _cleanup_close_ int work = -EBADF;
 
@@ -264,7 +265,7 @@ static int job_in_work(Job *job, Error *err) {
         work = openat(out, "work", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         r = work < 0 || fchdir(work) < 0 ? error_set_errno(err, errno, "cannot enter the work directory") : 0;
         if (r >= 0)
-                r = jail_run_outer(job_outer, job, job->recipe != NULL, err);
+                r = jail_run_outer(job_outer, job, &plan, err);
         (void) !chdir("/");
         return job_publish(out, work, r, err);
 }

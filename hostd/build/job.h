@@ -3,7 +3,7 @@
 // holds nothing else afterwards (and neither of them after a failure).
 #pragma once
 
-#include "base/error.h"
+#include "build/jail.h"
 
 typedef struct JobSpec {
         const char *origin; // of the recipe, for messages
@@ -12,6 +12,8 @@ typedef struct JobSpec {
         const char *name;   // import
         int input_fd;       // import: a tar stream or a directory
         int out_fd;         // directory
+        JailNetwork network; // build
+        int wire_fd;         // build: see JailPlan
 } JobSpec;
 
 int job_run(const JobSpec *spec, Error *err);

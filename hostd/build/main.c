@@ -2,7 +2,7 @@
 // hostd-build: makes template images without privileges. hostd starts it as its own user with descriptors instead of
 // paths ("fd:N"), because that user cannot walk hostd's directories; a person may give paths.
 //
-//   hostd-build build  --recipe FILE|fd:N [--suite SUITE] --out DIR|fd:N
+//   hostd-build build  --recipe FILE|fd:N [--suite SUITE] --network host|fd:N --out DIR|fd:N   (fd: where hostd makes a wire, see wire.h)
 //   hostd-build import --name NAME [--input FILE|DIR|fd:N] --out DIR|fd:N      (default: a tar stream on stdin)
 //   hostd-build served                                                         the above by a message on stdin, see serve.h
 //
@@ -65,16 +65,17 @@ static int main_recipe(const char *value, char **ret, Error *err) {
 }
 
 typedef struct Options {
-        const char *recipe, *suite, *name, *input, *out;
+        const char *recipe, *suite, *name, *input, *network, *out;
 } Options;
 
 static int main_options(int argc, char **argv, Options *o, Error *err) {
         static const struct option table[] = {
                 {"recipe", required_argument, NULL, 'r'}, {"suite", required_argument, NULL, 's'},
                 {"name", required_argument, NULL, 'n'},   {"input", required_argument, NULL, 'i'},
-                {"out", required_argument, NULL, 'o'},    {NULL, 0, NULL, 0},
+                {"out", required_argument, NULL, 'o'},    {"network", required_argument, NULL, 'w'},
+                {NULL, 0, NULL, 0},
         };
-        const char **slots[256] = {['r'] = &o->recipe, ['s'] = &o->suite, ['n'] = &o->name, ['i'] = &o->input, ['o'] = &o->out};
+        const char **slots[256] = {['r'] = &o->recipe, ['s'] = &o->suite, ['n'] = &o->name, ['i'] = &o->input, ['o'] = &o->out, ['w'] = &o->network};
         int c;
 
         opterr = 0;
@@ -85,16 +86,27 @@ static int main_options(int argc, char **argv, Options *o, Error *err) {
         }
         if (optind != argc || !o->out)
                 return error_set(err, ERR_INVALID,
-                                 "usage: hostd-build build --recipe FILE [--suite SUITE] --out DIR | import --name NAME "
+                                 "usage: hostd-build build --recipe FILE [--suite SUITE] --network host --out DIR | import --name NAME "
                                  "[--input FILE|DIR] --out DIR");
         return 0;
+}
+
+// Never by itself that of the host: who builds by hand says so.
+static int main_network(const char *value, JobSpec *spec, Error *err) {
+        if (!value)
+                return error_set_field(err, "--network", "--network is missing: \"host\" is the network of whoever calls, without the border");
+        spec->network = strcmp(value, "host") == 0 ? JAIL_HOST : JAIL_WIRED;
+        if (spec->network == JAIL_WIRED && strncmp(value, "fd:", 3) != 0)
+                return error_set_field(err, "--network", "--network must be host or fd:N");
+        spec->wire_fd = spec->network == JAIL_WIRED ? main_open("--network", value, 0, err) : -EBADF;
+        return spec->network == JAIL_WIRED ? spec->wire_fd : 0;
 }
 
 static int main_run(int argc, char **argv, Error *err) {
         _cleanup_close_ int out = -EBADF, input = -EBADF;
         _cleanup_free_ char *text = NULL;
         Options o = {0};
-        JobSpec spec = {.input_fd = STDIN_FILENO};
+        JobSpec spec = {.input_fd = STDIN_FILENO, .wire_fd = -EBADF};
         bool build = argc > 1 && strcmp(argv[1], "build") == 0;
         int r;
 
@@ -105,6 +117,8 @@ static int main_run(int argc, char **argv, Error *err) {
                 r = valid_check(VALID_SUITE, "--suite", o.suite, err);
         if (r >= 0 && build)
                 r = o.recipe ? main_recipe(o.recipe, &text, err) : error_set_field(err, "--recipe", "--recipe is missing");
+        if (r >= 0 && build)
+                r = main_network(o.network, &spec, err);
         if (r >= 0 && !build)
                 r = valid_check(VALID_NAME, "--name", o.name, err);
         if (r >= 0 && o.input)

@@ -18,11 +18,13 @@
 #include "base/io.h"
 #include "build/jail.h"
 
-#define SERVE_FDS 3
+#define SERVE_FDS 3 // at least
+#define SERVE_FDS_MAX 4
 
 typedef struct Keeper {
         pid_t job;
         int pidfd, connection, requests;
+        bool wired;
 } Keeper;
 
 static int split(char *text, size_t size, int *argc, char *argv[static SERVE_WORDS_MAX]) {
@@ -40,20 +42,26 @@ static int split(char *text, size_t size, int *argc, char *argv[static SERVE_WOR
         return 0;
 }
 
-// The connection goes out of the way of what comes in; what comes in goes to 3, 4 and stdout.
-static int place(const int fds[static SERVE_FDS], int *connection) {
-        int up[SERVE_FDS], null = open("/dev/null", O_RDWR | O_CLOEXEC);
+// The connection goes out of the way of what comes in; what comes in goes to 3, 4, stdout and 5.
+static int place(const int *fds, size_t n, int *connection) {
+        static const int places[SERVE_FDS_MAX] = {3, 4, STDOUT_FILENO, 5};
+        int up[SERVE_FDS_MAX], null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
         *connection = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
         if (null < 0 || *connection < 0)
                 return -errno;
-        for (size_t i = 0; i < SERVE_FDS; i++)
+        for (size_t i = 0; i < n; i++)
                 if ((up[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 10)) < 0)
                         return -errno;
-        if (dup2(null, STDIN_FILENO) < 0 || dup2(up[2], STDOUT_FILENO) < 0 || dup2(up[0], 3) < 0 || dup2(up[1], 4) < 0)
+        for (size_t i = 0; i < n; i++)
+                (void) close(fds[i]); // what nobody knows of nobody closes
+        if (dup2(null, STDIN_FILENO) < 0)
                 return -errno;
-        for (size_t i = 0; i < SERVE_FDS; i++)
+        for (size_t i = 0; i < n; i++) {
+                if (dup2(up[i], places[i]) < 0)
+                        return -errno;
                 (void) close_fd(up[i]);
+        }
         return 0;
 }
 
@@ -87,6 +95,8 @@ static void keep(Keeper *keeper) {
         // Only the job holds the pipe to hostd from here on: its end is the end of the lines.
         (void) close(3);
         (void) close(4);
+        if (keeper->wired)
+                (void) close(5); // where nobody of the jail asks any more hostd is to see
         (void) close(STDOUT_FILENO);
         do {
                 if (poll(fds, ELEMENTS(fds), -1) < 0)
@@ -119,16 +129,17 @@ static int become_job(pid_t parent, int connection, int requests, Error *err) {
 
 int serve(int *argc, char *argv[static SERVE_WORDS_MAX], Error *err) {
         static char text[SERVE_MESSAGE_MAX];
-        int fds[SERVE_FDS] = {-EBADF, -EBADF, -EBADF}, pair[2];
+        int fds[SERVE_FDS_MAX] = {-EBADF, -EBADF, -EBADF, -EBADF}, pair[2];
         Keeper keeper = {.pidfd = -EBADF, .connection = -EBADF};
-        size_t n_fds = SERVE_FDS;
+        size_t n_fds = SERVE_FDS_MAX;
         pid_t parent = getpid();
         ssize_t n = io_recv_fds(STDIN_FILENO, text, sizeof(text), fds, &n_fds, 0);
 
-        if (n <= 0 || n_fds != SERVE_FDS || split(text, (size_t) n, argc, argv) < 0)
+        if (n <= 0 || n_fds < SERVE_FDS || split(text, (size_t) n, argc, argv) < 0)
                 return error_set(err, ERR_INVALID, "\"served\" is for systemd: stdin is no connection of hostd's");
-        if (place(fds, &keeper.connection) < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        if (place(fds, n_fds, &keeper.connection) < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
                 return error_set_errno(err, errno, "cannot take over the descriptors");
+        keeper.wired = n_fds > SERVE_FDS;
         keeper.requests = pair[0];
         keeper.job = fork();
         if (keeper.job == 0) {

@@ -2,8 +2,8 @@
 // Serve: hostd-build as hostd-build@.service. systemd starts one for each connection of hostd's to hostd-build.socket; one message on it
 // brings what the command line brings elsewhere:
 //
-//   the words after "hostd-build", each with its NUL, and three descriptors: output directory (3), recipe or input (4), and a pipe for
-//   the lines that go to stdout
+//   the words after "hostd-build", each with its NUL, and descriptors: output directory (3), recipe or input (4), a pipe for the lines
+//   that go to stdout, and of a build the socket at which it asks for its wire (5)
 //
 // Two processes. The keeper has the capabilities that mapping the user's subordinate ids takes, reads nothing of a build, and ends it when
 // hostd closes the connection. The job has no capability and cannot get one.

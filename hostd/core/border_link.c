@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/strv.h"
 #include "border/border.h"
+#include "core/build_wire.h"
 #include "core/guest.h"
 #include "network/view.h"
 
@@ -29,7 +30,7 @@ typedef struct BorderLink {
         Manager *manager;
         Border *border;
         uint64_t generation; // of the last views that were made
-        LinkSlot slots[SLOT_MAX + 1];
+        LinkSlot slots[SLOT_LAST + 1];
         size_t n_changed; // of them
         bool everything;  // all are to be told anew
         char **upstreams;
@@ -113,21 +114,35 @@ static void link_read_upstreams(BorderLink *link) {
 
 // The number of an instance comes from the store's file: what is no slot's there is nobody's here.
 static LinkSlot *link_slot(BorderLink *link, uint16_t slot) {
-        return link->slots + (slot <= SLOT_MAX ? slot : 0);
+        return link->slots + (slot <= SLOT_LAST ? slot : 0);
 }
 
 // A slot without a wire has no client: the helpers listen on the wire itself. Nothing is to be freed: strings are borrowed, and so is the list.
-static bool slot_view(Manager *m, const Instance *instance, ViewSlot *ret) {
-        uint16_t slot = instance->record.slot;
-        Compiled *compiled = instance_is_active(instance) && !instance->unplugged ? network_compiled(m->network, slot) : NULL;
+static bool wire_view(Manager *m, uint16_t slot, const char *name, ViewSlot *ret) {
+        Compiled *compiled = network_compiled(m->network, slot);
         NetworkAddress address;
 
         if (!compiled || !network_is_plugged(m->network, slot))
                 return false;
         network_address(&m->desired->host.network, slot, &address);
-        *ret = (ViewSlot) {.slot = slot, .instance = (char *) instance->record.name, .offline = instance_network_is_cut(instance), .dns = {.rate = DNS_RATE, .burst = DNS_BURST, .names = DNS_NAMES}, .compiled = compiled};
+        *ret = (ViewSlot) {.slot = slot, .instance = (char *) name, .dns = {.rate = DNS_RATE, .burst = DNS_BURST, .names = DNS_NAMES}, .compiled = compiled};
         memcpy(ret->ifname, address.host_ifname, sizeof(ret->ifname));
         return inet_ntop(AF_INET, &address.ipv4, ret->ipv4, sizeof(ret->ipv4)) && inet_ntop(AF_INET6, &address.ipv6, ret->ipv6, sizeof(ret->ipv6));
+}
+
+static bool slot_view(Manager *m, const Instance *instance, ViewSlot *ret) {
+        if (!instance_is_active(instance) || instance->unplugged || !wire_view(m, instance->record.slot, instance->record.name, ret))
+                return false;
+        ret->offline = instance_network_is_cut(instance);
+        return true;
+}
+
+static bool build_view(Manager *m, const BuildWire *wire, ViewSlot *ret) {
+        return build_wire_is_live(wire) && wire_view(m, build_wire_slot(wire), build_wire_name(wire), ret);
+}
+
+static size_t count_slots(const Manager *m) {
+        return m->instances.n + SLOT_BUILDS;
 }
 
 // A slot that fits into no frame is in no helper: it is led to ports where nobody listens.
@@ -147,7 +162,7 @@ static int link_format(BorderLink *link, const View *view, char ***ret) {
 static int views_of_all(void *userdata, char ***ret, uint64_t *ret_generation) {
         BorderLink *link = userdata;
         Manager *m = link->manager;
-        _cleanup_free_ ViewSlot *slots = calloc(m->instances.n + 1, sizeof(ViewSlot));
+        _cleanup_free_ ViewSlot *slots = calloc(count_slots(m), sizeof(ViewSlot));
         View view = {.whole = true, .slots = slots};
         int r;
 
@@ -158,12 +173,14 @@ static int views_of_all(void *userdata, char ***ret, uint64_t *ret_generation) {
         // No later than what the others have: what was changed and not told yet goes to everybody next, and then to this one once more.
         view.generation = link->generation;
         for (Instance *i = m->instances.first; i; i = i->next)
-                if (slot_view(m, i, slots + view.n_slots)) {
-                        LinkSlot *told = link_slot(link, i->record.slot);
-                        if (link->everything || told->generation == 0)
-                                told->generation = link->generation;
-                        view.n_slots++;
-                }
+                view.n_slots += slot_view(m, i, slots + view.n_slots);
+        for (BuildWire *w = build_wire_next(m, NULL); w; w = build_wire_next(m, w))
+                view.n_slots += build_view(m, w, slots + view.n_slots);
+        for (size_t i = 0; i < view.n_slots; i++) {
+                LinkSlot *told = link_slot(link, slots[i].slot);
+                if (link->everything || told->generation == 0)
+                        told->generation = link->generation;
+        }
         r = link_format(link, &view, ret);
         *ret_generation = link->generation;
         return r;
@@ -177,9 +194,10 @@ static int views_of_changed(BorderLink *link, char ***ret) {
 
         if (!slots || !gone)
                 return -ENOMEM;
-        for (uint16_t slot = 1; slot <= SLOT_MAX; slot++) {
+        for (uint16_t slot = 1; slot <= SLOT_LAST; slot++) {
                 const Instance *instance = link->slots[slot].changed ? instance_list_by_slot(&m->instances, slot) : NULL;
-                if (instance && slot_view(m, instance, slots + view.n_slots)) {
+                const BuildWire *build = link->slots[slot].changed ? build_wire_by_slot(m, slot) : NULL;
+                if ((instance && slot_view(m, instance, slots + view.n_slots)) || (build && build_view(m, build, slots + view.n_slots))) {
                         link->slots[slot].generation = link->generation;
                         view.n_slots++;
                 } else if (link->slots[slot].changed) {
@@ -207,7 +225,7 @@ static void link_publish(BorderLink *link) {
                 link_watch(link); // what was not told is not in force
                 return;
         }
-        for (size_t i = 0; i <= SLOT_MAX; i++)
+        for (size_t i = 0; i <= SLOT_LAST; i++)
                 link->slots[i].changed = false;
         link->n_changed = 0;
         link->everything = false;
@@ -256,13 +274,19 @@ void border_link_tick(Manager *m) {
         link_publish(link);
 }
 
+static bool slot_is_live(const Manager *m, uint16_t slot) {
+        const Instance *instance = instance_list_by_slot(&m->instances, slot);
+        const BuildWire *build = instance ? NULL : build_wire_by_slot(m, slot);
+
+        return instance ? instance_is_live(instance) : build && build_wire_is_live(build);
+}
+
 // ---- who is late -------------------------------------------------------------------------------------------------------------
 
 // Of all that was told up to `generation`, once the time for it is over; and of those that were late, who has come in time since.
 static void link_judge(BorderLink *link, uint64_t generation) {
-        for (uint16_t slot = 1; slot <= SLOT_MAX; slot++) {
+        for (uint16_t slot = 1; slot <= SLOT_LAST; slot++) {
                 LinkSlot *told = link->slots + slot;
-                Instance *instance = told->generation ? instance_list_by_slot(&link->manager->instances, slot) : NULL;
                 bool changed = false;
                 for (BorderPart part = 0; told->generation && part < _BORDER_PART_MAX; part++) {
                         bool over = told->generation <= generation && border_is_late(link->border, part, told->generation);
@@ -270,8 +294,8 @@ static void link_judge(BorderLink *link, uint64_t generation) {
                         changed = changed || late != told->late[part];
                         told->late[part] = late;
                 }
-                if (changed && instance && instance_is_live(instance) && instance_network_lead(instance, NULL) < 0)
-                        log_warning("%s: cannot be shut out of the border, or let to it", instance->record.name);
+                if (changed && slot_is_live(link->manager, slot) && border_link_lead(link->manager, slot, NULL) < 0)
+                        log_warning("slot %u: cannot be shut out of the border, or let to it", slot);
         }
 }
 
@@ -332,18 +356,16 @@ void border_link_wait(Manager *m, void (*done)(void *userdata), void *userdata) 
 static int on_insert(void *userdata, const BorderInsert *insert) {
         BorderLink *link = userdata;
         Manager *m = link->manager;
-        const Instance *instance = instance_list_by_slot(&m->instances, insert->slot);
-
         NetworkName name = {.slot = insert->slot, .rule_id = insert->rule_id, .family = insert->family == 4 ? AF_INET : AF_INET6, .ttl_s = insert->ttl_s, .ports = insert->ports};
         _cleanup_error_ Error err = ERROR_NULL;
         int r;
 
-        if (!instance || !instance_is_live(instance) || !instance->config)
+        if (!slot_is_live(m, insert->slot))
                 return -ENOENT;
         memcpy(name.address, insert->address, sizeof(name.address));
         r = network_name_insert(m->network, &name, &err);
         if (r < 0)
-                log_debug("%s: %s", instance->record.name, error_message(&err, r)); // the resolver tells who asked
+                log_debug("slot %u: %s", insert->slot, error_message(&err, r)); // the resolver tells who asked
         return r;
 }
 
@@ -392,11 +414,14 @@ static void tell_guest(const Instance *instance, const FlowRecord *record) {
 static void on_event(void *userdata, const FlowRecord *record) {
         BorderLink *link = userdata;
         const Instance *instance = instance_list_by_slot(&link->manager->instances, record->slot);
+        BuildWire *build = instance ? NULL : build_wire_by_slot(link->manager, record->slot);
 
         if (instance)
                 tell_guest(instance, record);
-        if (instance && link->manager->bus)
-                event_publish(link->manager->bus, "network-denied", instance->record.name, event_json(record));
+        else if (build)
+                build_wire_denied(build, record);
+        if ((instance || build) && link->manager->bus)
+                event_publish(link->manager->bus, "network-denied", instance ? instance->record.name : build_wire_name(build), event_json(record));
 }
 
 static void on_state(void *userdata, BorderPart part) {
@@ -410,6 +435,9 @@ static void on_state(void *userdata, BorderPart part) {
         for (Instance *i = link->manager->instances.first; i; i = i->next) // its program may have come or gone
                 if (instance_is_live(i) && instance_network_lead(i, NULL) < 0)
                         log_warning("%s: cannot be led to %s", i->record.name, name);
+        for (BuildWire *w = build_wire_next(link->manager, NULL); w; w = build_wire_next(link->manager, w))
+                if (build_wire_is_live(w) && border_link_lead(link->manager, build_wire_slot(w), NULL) < 0)
+                        log_warning("%s: cannot be led to %s", build_wire_name(w), name);
         if (state == BORDER_DOWN || (state == BORDER_UP && *reason))
                 manager_warn(link->manager, name, "host", "%s: %s", name, reason);
         else if (state != BORDER_CALLING)
@@ -473,6 +501,16 @@ bool border_link_leads(const Manager *m, BorderPart part) {
 
 bool border_link_is_late(const Manager *m, uint16_t slot, BorderPart part) {
         return m->border && link_slot(m->border, slot)->late[part];
+}
+
+int border_link_lead(Manager *m, uint16_t slot, Error *err) {
+        bool resolver = border_link_leads(m, BORDER_PART_RESOLVER), shut = border_link_is_late(m, slot, BORDER_PART_RESOLVER);
+        const NetworkBorder border = { // the proxy connects to the resolver's addresses
+                .resolver = resolver, .proxy = resolver && border_link_leads(m, BORDER_PART_PROXY),
+                .resolver_shut = shut, .proxy_shut = shut || border_link_is_late(m, slot, BORDER_PART_PROXY),
+        };
+
+        return network_set_border(m->network, slot, &border, err);
 }
 
 const char *border_link_state(const Manager *m, BorderPart part, BorderState *ret_state) {

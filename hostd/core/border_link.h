@@ -23,6 +23,7 @@ int border_link_query(Manager *manager, const BorderQuery *query, int fd, Border
 json_t *border_link_leaks(const Manager *manager);
 // Whether slots are led to it: a helper that should run and does not is a closed door.
 bool border_link_leads(const Manager *manager, BorderPart part);
+int border_link_lead(Manager *manager, uint16_t slot, Error *err); // to each, or to where it is refused: see border_link_is_late()
 // One that lives and has not taken over what was changed of the slot in BORDER_APPLY_TIMEOUT may enforce what was in force before: the slot is
 // led to it and refused there, until it has. Not to lead it there would leave names to the rules by address behind them.
 bool border_link_is_late(const Manager *manager, uint16_t slot, BorderPart part);

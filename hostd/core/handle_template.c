@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/io.h"
+#include "core/build_wire.h"
 #include "core/handle.h"
 #include "core/job.h"
 #include "core/policy_set.h"
@@ -17,6 +18,7 @@ typedef struct Building {
         Manager *manager;
         Request *request; // NULL: it was answered, and what is left is to clean up
         TemplateJob *job;
+        BuildWire *wire; // of a build, until hostd-build has ended
         sd_event_source *output, *exit, *again;
         unsigned told; // percent
         bool exited;
@@ -26,6 +28,7 @@ static void building_free(Building *building) {
         sd_event_source_disable_unref(building->output);
         sd_event_source_disable_unref(building->exit);
         sd_event_source_disable_unref(building->again);
+        building->wire = build_wire_free(building->wire);
         (void) template_job_free(building->job);
         free(building);
 }
@@ -73,6 +76,7 @@ static int building_died(sd_event_source *source, int fd, uint32_t events, void 
 static void building_clean(Building *building) {
         building->output = sd_event_source_disable_unref(building->output);
         building->exit = sd_event_source_disable_unref(building->exit);
+        building->wire = build_wire_free(building->wire);
         if (building->manager->stopping) {
                 building_free(building);
                 return;
@@ -125,6 +129,9 @@ static int building_exited(sd_event_source *source, int fd, uint32_t events, voi
         building->output = sd_event_source_disable_unref(building->output);
         building->exit = sd_event_source_disable_unref(building->exit);
         r = template_build_finish(building->job, digest, &err);
+        if (r < 0 && building->wire)
+                build_wire_explain(building->wire, &err);
+        building->wire = build_wire_free(building->wire);
         if (r == 1)
                 r = building_watch(building, &err);
         else if (r == 0) {
@@ -164,8 +171,9 @@ static void building_cancel(Request *request) {
 static int building_start(Request *request, TemplateBuildSpec *spec, Error *err) {
         struct passwd *account = getpwnam("hostd-build");
         _cleanup_free_ char *socket = NULL;
+        _cleanup_close_ int wire = -EBADF;
         Building *building;
-        int r;
+        int r = 0;
 
         if (!account || account->pw_uid == 0)
                 return error_set(err, ERR_UNAVAILABLE, "there is no user hostd-build: templates are never built as root");
@@ -182,14 +190,19 @@ static int building_start(Request *request, TemplateBuildSpec *spec, Error *err)
                 spec->socket = socket;
         }
         building->request = request;
-        r = template_build_start(request->manager->templates, spec, &building->job, err);
+        spec->wired = spec->recipe_text;
+        if (spec->wired)
+                r = build_wire_new(request->manager, request_string(request, "recipe"), spec->uid, &building->wire, &wire, err);
+        spec->wire = wire;
+        if (r >= 0)
+                r = template_build_start(request->manager->templates, spec, &building->job, err);
         if (r >= 0)
                 r = building_watch(building, err);
         if (r < 0) {
                 if (building->job)
                         building_clean(building);
                 else
-                        free(building);
+                        building_free(building);
                 return r;
         }
         request->building = building;

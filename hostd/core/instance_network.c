@@ -71,15 +71,7 @@ static int traffic_resume(Instance *instance, Error *err) {
 }
 
 int instance_network_lead(Instance *instance, Error *err) {
-        Manager *m = instance->manager;
-        uint16_t slot = instance->record.slot;
-        bool resolver = border_link_leads(m, BORDER_PART_RESOLVER), shut = border_link_is_late(m, slot, BORDER_PART_RESOLVER);
-        const NetworkBorder border = { // the proxy connects to the resolver's addresses
-                .resolver = resolver, .proxy = resolver && border_link_leads(m, BORDER_PART_PROXY),
-                .resolver_shut = shut, .proxy_shut = shut || border_link_is_late(m, slot, BORDER_PART_PROXY),
-        };
-
-        return network_set_border(m->network, instance->record.slot, &border, err);
+        return border_link_lead(instance->manager, instance->record.slot, err);
 }
 
 int instance_network_apply(Instance *instance, Error *err) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/approvals.h"
 #include "core/border_link.h"
+#include "core/build_wire.h"
 #include "core/doctor.h"
 #include "core/expose.h"
 #include "core/launcher.h"
@@ -159,6 +160,8 @@ static int prepare(Instance *instance, const char *run_dir, Error *err) {
         r = doctor_check_start(m, instance->config, err);
         if (r < 0)
                 return r;
+        if (build_wire_by_slot(m, instance->record.slot)) // of a pool with no room behind the instances
+                return error_set(err, ERR_BUSY, "a template is built with the address of %s: try again when that is done", instance->record.name);
         instance->record.generation++;
         r = store_instance_update(m->store, &instance->record, err);
         if (r < 0)

@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "core/border_link.h"
+#include "core/build_wire.h"
 
 static void leak_add(json_t *list, const char *kind, const char *object) {
         (void) json_array_append_new(list, json_pack("{s:s, s:s}", "kind", kind, "object", object));
@@ -33,12 +34,14 @@ static int leaks_cgroups(Manager *m, json_t *list, Error *err) {
 }
 
 static int network_leftovers(Manager *m, NetworkLeaks *ret, Error *err) {
-        uint16_t live[SLOT_MAX];
+        uint16_t live[SLOT_LAST];
         size_t n = 0;
 
         for (Instance *i = m->instances.first; i && n < ELEMENTS(live); i = i->next)
                 if (instance_is_active(i))
                         live[n++] = i->record.slot;
+        for (BuildWire *w = build_wire_next(m, NULL); w && n < ELEMENTS(live); w = build_wire_next(m, w))
+                live[n++] = build_wire_slot(w);
         return network_leaks(live, n, ret, err);
 }
 

@@ -42,6 +42,7 @@ typedef struct Manager {
         IdPool pool;
         TemplateRegistry *templates;
         struct BorderLink *border; // NULL in tests
+        struct BuildWire *builds;
         struct CommandManager *commands;
         EventBus *bus;
         InstanceList instances;

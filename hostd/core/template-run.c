@@ -24,6 +24,8 @@ static int job_argv(const TemplateBuildSpec *spec, char ***ret) {
                 r = strv_append(&argv, "--out=fd:3");
         if (r >= 0)
                 r = strv_append(&argv, spec->recipe_text ? "--recipe=fd:4" : "--input=fd:4");
+        if (r >= 0 && spec->recipe_text)
+                r = strv_append(&argv, spec->wired ? "--network=fd:5" : "--network=host");
         if (r >= 0 && spec->suite)
                 r = strv_append_format(&argv, "--suite=%s", spec->suite);
         if (r >= 0 && !spec->recipe_text)
@@ -34,14 +36,15 @@ static int job_argv(const TemplateBuildSpec *spec, char ***ret) {
 }
 
 // A child of ours, confined by the same means as the unit: user, capabilities, group; its syscall filter it loads itself.
-static int job_spawn(TemplateJob *job, const TemplateBuildSpec *spec, char **argv, const int fds[static 2], int wr, Error *err) {
+static int job_spawn(TemplateJob *job, const TemplateBuildSpec *spec, char **argv, const int fds[static 4], Error *err) {
+        const int inside[] = {fds[0], fds[1], fds[3]};
         ProcessSpec process = PROCESS_SPEC_NULL;
         int r;
 
         process.argv = argv;
-        process.stdout_fd = wr;
-        process.extra_fds = fds;
-        process.n_extra_fds = 2;
+        process.stdout_fd = fds[2];
+        process.extra_fds = inside;
+        process.n_extra_fds = spec->wired ? 3 : 2;
         process.die_with_parent = true;
         process.new_session = true;
         process.uid = spec->uid;
@@ -56,7 +59,7 @@ static int job_spawn(TemplateJob *job, const TemplateBuildSpec *spec, char **arg
 }
 
 // One of systemd's: the connection starts it, and its end ends it.
-static int job_connect(TemplateJob *job, const TemplateBuildSpec *spec, char **argv, const int fds[static 3], Error *err) {
+static int job_connect(TemplateJob *job, const TemplateBuildSpec *spec, char **argv, const int fds[static 4], Error *err) {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         char message[4096];
         size_t used = 0;
@@ -73,7 +76,7 @@ static int job_connect(TemplateJob *job, const TemplateBuildSpec *spec, char **a
                 return error_set_errno(err, errno, "cannot make a socket");
         if (connect(job->pidfd, (struct sockaddr *) &address, sizeof(address)) < 0)
                 return error_set(err, ERR_UNAVAILABLE, "hostd-build does not answer (%s): see \"systemctl status hostd-build.socket\"", strerror(errno));
-        ssize_t n = io_send_fds(job->pidfd, message, used, fds, 3, MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n = io_send_fds(job->pidfd, message, used, fds, spec->wired ? 4 : 3, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0)
                 return error_set_errno(err, (int) n, "cannot start hostd-build");
         job->unit = true;
@@ -89,8 +92,8 @@ int template_job_run(TemplateJob *job, const TemplateBuildSpec *spec, int out, i
                 return error_set_errno(err, r < 0 ? r : errno, "cannot start hostd-build");
         job->out_fd = p[0];
         wr = p[1];
-        const int fds[] = {out, input, wr};
-        r = spec->socket ? job_connect(job, spec, argv, fds, err) : job_spawn(job, spec, argv, fds, wr, err);
+        const int fds[] = {out, input, wr, spec->wire}; // see hostd/build/serve.h
+        r = spec->socket ? job_connect(job, spec, argv, fds, err) : job_spawn(job, spec, argv, fds, err);
         if (r < 0)
                 return r;
         r = io_set_nonblock(job->out_fd, true);

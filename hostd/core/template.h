@@ -62,6 +62,8 @@ typedef struct TemplateBuildSpec {
         const char *name;        // import
         int input_fd;            // import: tar stream or directory; borrowed
         const char *socket;      // of hostd-build.socket: systemd starts it, by a unit of its own; NULL: a child of ours is
+        bool wired;              // build: it has a network of its own, and asks for what is to be in there
+        int wire;                // at this socket; borrowed. Otherwise it has this host's: for tests
         CgroupHost *cgroup;      // for a child: where it is limited; NULL: nowhere
 } TemplateBuildSpec;
 

@@ -34,7 +34,21 @@ static bool map_is(int proc, const char *name, uint32_t base, uint32_t count) {
                text[end] == 0 && inside == 0 && outside == base && n == count;
 }
 
-static int open_checked(int proc, uint32_t base, uint32_t count, int *ret) {
+// Whose user namespace it has to be: of exactly these ids, or made by `owner`.
+typedef struct Whose {
+        uint32_t id_base, id_count; // 0 ids: not asked
+        uid_t owner;
+} Whose;
+
+static bool user_is(int proc, int user, const Whose *whose) {
+        uid_t owner;
+
+        if (whose->id_count > 0)
+                return map_is(proc, "uid_map", whose->id_base, whose->id_count) && map_is(proc, "gid_map", whose->id_base, whose->id_count);
+        return ioctl(user, NS_GET_OWNER_UID, &owner) == 0 && owner == whose->owner;
+}
+
+static int open_checked(int proc, const Whose *whose, int *ret) {
         _cleanup_close_ int net = -EBADF, user = -EBADF, own = -EBADF, owner = -EBADF;
         int r = open_in(proc, "ns/net", &net);
 
@@ -44,7 +58,7 @@ static int open_checked(int proc, uint32_t base, uint32_t count, int *ret) {
                 r = open_in(proc, "ns/user", &user);
         if (r < 0)
                 return r;
-        if (same(net, own) || !map_is(proc, "uid_map", base, count) || !map_is(proc, "gid_map", base, count))
+        if (same(net, own) || !user_is(proc, user, whose))
                 return -EAGAIN;
         owner = ioctl(net, NS_GET_USERNS);
         if (owner < 0 || !same(owner, user))
@@ -53,21 +67,34 @@ static int open_checked(int proc, uint32_t base, uint32_t count, int *ret) {
         return 0;
 }
 
-int netns_open(pid_t pid, uint32_t id_base, uint32_t id_count, int *ret, Error *err) {
+static int open_of(pid_t pid, const Whose *whose, int *ret) {
         _cleanup_close_ int pidfd = (int) syscall(SYS_pidfd_open, pid, 0), proc = -EBADF, net = -EBADF;
         struct pollfd death = {.fd = pidfd, .events = POLLIN};
         char path[32];
         int r;
 
         if (pidfd < 0)
-                return error_set_errno(err, errno, "process %d is gone", (int) pid);
+                return -ESRCH;
         (void) snprintf(path, sizeof(path), "/proc/%d", (int) pid);
         proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        r = proc < 0 ? -errno : open_checked(proc, id_base, id_count, &net);
+        r = proc < 0 ? -errno : open_checked(proc, whose, &net);
         if (r >= 0 && poll(&death, 1, 0) != 0)
                 r = -ESRCH;
-        if (r < 0)
-                return error_set_errno(err, r, "process %d has no network namespace of this instance", (int) pid);
-        *ret = TAKE_FD(net);
-        return 0;
+        if (r >= 0)
+                *ret = TAKE_FD(net);
+        return r;
+}
+
+int netns_open(pid_t pid, uint32_t id_base, uint32_t id_count, int *ret, Error *err) {
+        int r = open_of(pid, &(Whose) {.id_base = id_base, .id_count = id_count}, ret);
+
+        if (r == -ESRCH)
+                return error_set_errno(err, r, "process %d is gone", (int) pid);
+        return r < 0 ? error_set_errno(err, r, "process %d has no network namespace of this instance", (int) pid) : 0;
+}
+
+int netns_open_of(pid_t pid, uid_t owner, int *ret, Error *err) {
+        int r = open_of(pid, &(Whose) {.owner = owner}, ret);
+
+        return r < 0 ? error_set_errno(err, r, "process %d has no network namespace of a build", (int) pid) : 0;
 }

@@ -19,6 +19,8 @@
 #include "base/clock.h"
 
 #define SLOT_MAX 1023
+#define SLOT_BUILDS 16 // more, of builds of templates, which no instance has: for a network alone (core/build_wire.h)
+#define SLOT_LAST (SLOT_MAX + SLOT_BUILDS)
 #define SLOT_IDS (1u << 20) // host ids per instance
 
 typedef struct Store Store;

@@ -26,7 +26,7 @@ LAYERS = {
     "hostd/flow": ("base", "border", "flow", *BORDER_NETWORK),
     "hostd/secret": ("base", "state", "secret"),
     "hostd/core": ("base", "quotas", "network", "wire", "model", "api", "state", "secret", "border", "core",
-                   "build/manifest.h", "instance/netns.h", "instance/spec.h", "guest/proto.h", "guest/tree.h"),
+                   "build/apt.h", "build/manifest.h", "build/mirrors.h", "build/wire.h", "instance/netns.h", "instance/spec.h", "guest/proto.h", "guest/tree.h"),
     "hostd/instance": ("base", "instance", "guest/proto.h", "guest/tree.h"),
     "hostd/guest": ("base", "guest"),
     "hostd/build": ("base", "build"),

@@ -5,16 +5,16 @@
 # NEEDS: repository
 . tests/system/lib.sh
 . tests/lib/repository.sh
+. tests/lib/mirror.sh
 property() { systemctl show -P "$2" "$1"; }
 units() { systemctl list-units --all --plain --no-legend 'hostd-build@*' | awk '{ print $1 }'; }
-no_build() { [ -z "$(units)$(pgrep -u hostd-build)$(ls -A /var/lib/hostd/build 2>/dev/null)" ]; }
+no_build() { [ -z "$(units)$(pgrep -u hostd-build)$(ls -A /var/lib/hostd/build 2>/dev/null)$(ip -o link | grep hv04)" ]; }
 
 serve() {
-        python3 -m http.server 8099 --bind 127.0.0.1 --directory /root/repository >/root/served 2>&1 &
-        server=$!
-        trap 'kill $server' EXIT
-        until_true 30 curl -sf -o /dev/null http://127.0.0.1:8099/dists/trixie/InRelease
-        repository_use http://127.0.0.1:8099 # the host's own sources are what builds take
+        mirror_serve /root/repository /root/served
+        trap 'kill $mirror_server; mirror_unserve' EXIT
+        until_true 30 curl -sf -o /dev/null $mirror_url/dists/trixie/InRelease
+        repository_use $mirror_url # the host's own sources are what builds take
 }
 
 # What the unit has, while mmdebstrap is at work.
@@ -32,6 +32,12 @@ look() {
                 [ "$(stat -c %u "/proc/$pid" 2>/dev/null || echo 1)" != 0 ]
         done
         [ "$(cat "/sys/fs/cgroup$(property "$unit" ControlGroup)/memory.max")" = $((2 << 30)) ]
+        # In a network of its own, with a wire, from which the host itself is not reached.
+        pid=$(pgrep -u hostd-build -f 'hostd-build served' | while read -r p; do [ "$(readlink "/proc/$p/ns/net")" = "$(readlink /proc/self/ns/net)" ] || echo "$p"; done | head -n 1)
+        nsenter -t "$pid" -n ip -o -4 addr show dev eth0 | grep -q inet
+        ip -o link | grep -q hv040f
+        nsenter -t "$pid" -n curl -sf -m 5 -o /dev/null $mirror_url/dists/trixie/InRelease
+        refused nsenter -t "$pid" -n curl -s -m 5 -o /dev/null telnet://198.51.100.29:22
         echo "build: as $unit, group $(property "$unit" ControlGroup)"
 }
 
@@ -61,7 +67,8 @@ timeout -s INT 40 hostctl template build debian >given-up 2>&1 || status=$?
 until_true 30 no_build
 
 # Without packages: an end with words, and nothing is left.
-kill $server
+kill $mirror_server
+mirror_unserve
 trap - EXIT
 refused hostctl template build debian >failed 2>&1
 cat failed
