@@ -81,7 +81,17 @@ static int mount_proc(int root) {
         return mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 ? -errno : 0;
 }
 
-int client_root_enter(int root) {
+static int mount_resolver(int root) {
+        _cleanup_close_ int fd = root_open(root, "/etc/resolv.conf", O_PATH | O_NOFOLLOW);
+        char path[64];
+
+        if (fd < 0)
+                return fd;
+        (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        return mount("/etc/resolv.conf", path, NULL, MS_BIND, NULL) < 0 ? -errno : 0;
+}
+
+int client_root_enter(int root, bool network) {
         struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
         _cleanup_close_ int tree = -EBADF, top = -EBADF;
         int r;
@@ -102,6 +112,8 @@ int client_root_enter(int root) {
                 r = mount_tmpfs(top, "run", "mode=0755,size=1m");
         if (r >= 0)
                 r = mount_proc(top);
+        if (r >= 0 && network)
+                r = mount_resolver(top);
         if (r < 0)
                 return r;
         // The job's mounts are gone with the old root: no path leads to its directory.

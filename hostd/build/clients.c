@@ -133,7 +133,7 @@ static void asker(int root, bool index_only, int out) {
         if (r >= 0)
                 r = client_root_user(root, &user);
         if (r >= 0)
-                r = client_root_enter(root);
+                r = client_root_enter(root, index_only);
         if (r >= 0 && (setgroups(0, NULL) < 0 || setresgid(user.gid, user.gid, user.gid) < 0 || setresuid(user.uid, user.uid, user.uid) < 0))
                 r = -errno;
         // The change of ids cleared it. A client is of the same user: it must not reach `out` through this process.

@@ -206,8 +206,9 @@ static bool is_grant_of(const Approval *a, const char *instance) {
         return a->policy && a->until > clock_realtime() && strcmp(a->instance, instance) == 0;
 }
 
-static int prepend_grants(const Approvals *s, const char *name, PolicySet *set) {
+static int prepend_grants(const Approvals *s, const Instance *instance, PolicySet *set) {
         Policy **all = calloc(set->n + APPROVALS_GRANTS + 1, sizeof(Policy *));
+        const char *name = instance->record.name;
         size_t n = 0;
 
         if (!all)
@@ -221,8 +222,13 @@ static int prepend_grants(const Approvals *s, const char *name, PolicySet *set) 
                 free(all);
                 return 0;
         }
-        for (size_t i = 0; i < n; i++)
-                (void) policy_share(all[i]);
+        for (size_t i = 0; i < n; i++) // while an instance is offline they are no exception
+                if (policy_bind(all[i], &(PolicyUse) {.offline = instance->config->offline}, &all[i], NULL) < 0) {
+                        while (i-- > 0)
+                                (void) policy_free(all[i]);
+                        free(all);
+                        return -ENOMEM;
+                }
         free(set->list);
         *set = (PolicySet) {all, n + set->n};
         return 0;
@@ -232,7 +238,7 @@ int instance_policies(const Instance *instance, PolicySet *ret, Error *err) {
         Manager *m = instance->manager;
         int r = policy_set_load(m, m->desired, instance->config, NULL, ret, err);
 
-        if (r >= 0 && prepend_grants(m->approvals, instance->record.name, ret) < 0) {
+        if (r >= 0 && prepend_grants(m->approvals, instance, ret) < 0) {
                 policy_set_done(ret);
                 r = error_set_errno(err, ENOMEM, "cannot collect policies");
         }

@@ -152,7 +152,7 @@ id -u >/tmp/uid; echo "https://uid$(id -u).example.org/"
 [ -e /tmp/work ] || [ -e /proc/1/root/etc/hostname ] || ls /proc/1/fd >/dev/null 2>&1 && echo "https://escaped.example.org/"
 grep -q 'CapEff:.0000000000000000' /proc/self/status || echo "https://capable.example.org/"
 grep -q 'NoNewPrivs:.1' /proc/self/status || echo "https://privileged.example.org/"
-[ "$(tail -n +3 /proc/net/dev | grep -v lo: | wc -l)" = 0 ] || echo "https://network.example.org/"
+[ "$(tail -n +2 /proc/net/route | wc -l)" = 0 ] || echo "https://network.example.org/"
 kill -9 1; kill -9 -1 2>/dev/null
 L
 chown -R 1000:1000 "$work/shop/home/me"; chmod 700 "$work/shop/home/me"
@@ -308,7 +308,17 @@ fi
 
 # --- packages -----------------------------------------------------------------------------------------------------------
 begin=$(date +%s)
-out=$(build_recipe "$top/templates/debian.conf")
+# With a cargo that says which network it sees, and whose name servers.
+{ cat "$top/templates/debian.conf"; cat <<'L'; } >"$work/debian.conf"
+files = ( { path = "/usr/local/bin/cargo"; mode = "0755"; content = "#!/bin/sh
+n=$(tail -n +2 /proc/net/route | grep -c .)
+[ $n = 0 ] || n=some
+mkdir -p $CARGO_HOME/registry/index/x
+grep -q 169.254.0.1 /etc/resolv.conf && ours=ours
+echo '{\"dl\": \"https://'$n-links-${ours:-other}-resolver.example.org'\"}' >$CARGO_HOME/registry/index/x/config.json
+"; } );
+L
+out=$(build_recipe "$work/debian.conf")
 digest=$(sed -n 's/^digest //p' <<<"$out")
 if [ -z "$digest" ] && grep -q -i -E "mmdebstrap failed|names no package source" <<<"$out"; then
         skip "packages are unreachable: $(grep ^error <<<"$out" | cut -c1-150)"
@@ -328,11 +338,13 @@ check "udev is masked" test "$(readlink "$path/etc/systemd/system/systemd-udevd.
 check "no proxy and no host options" test -z "$(grep -ri proxy "$path/etc/apt")"
 drive show debian | grep -q '"systemd": "' && ok "the manifest has packages and versions" || bad "the manifest has packages"
 site=$(sed -n 's,^deb .*http[s]*://\([^/ ]*\)/.*,\1,p' "$path/etc/apt/sources.list" | sed -n '1s/:.*//p;1p' | tail -n 1 | cut -d: -f1)
+[ "$(mirrors debian | tr ' ' '\n' | grep resolver)" = "$(printf '%s\n' 0-links-ours-resolver.example.org:443 some-links-other-resolver.example.org:443)" ] &&
+        ok "cargo is asked without a network, and then with the build's" || bad "cargo and the network: $(mirrors debian)"
 check "apt itself said where it fetches from" grep -q "$site" <<<"$(mirrors debian)"
 check "no device nodes" test -z "$(find "$path" -xdev \( -type b -o -type c \))"
 clean "a build leaves nothing"
 
-build2=$(drive build2 "$work/hostd-build" "$uid" "$gid" "$top/templates/debian.conf" bookworm 2>>"$work/log")
+build2=$(drive build2 "$work/hostd-build" "$uid" "$gid" "$work/debian.conf" bookworm 2>>"$work/log")
 one=$(sed -n 's/^digest //p' <<<"$build2" | grep -x "$digest") two=$(sed -n 's/^digest //p' <<<"$build2" | grep -vx "$digest")
 [[ $one =~ ^[0-9a-f]{64}$ && $two =~ ^[0-9a-f]{64}$ ]] && ok "two builds at once" || bad "two builds at once: $(tail -n2 <<<"$build2")"
 [ "$one" = "$digest" ] && ok "the same packages give the same image" || bad "the same packages give the same image"
@@ -340,7 +352,7 @@ clean "two builds leave nothing"
 names=$(drive list | grep '"name":' | sort -u | wc -l)
 drive list | grep -c '"newest": true' | grep -qx "$names" && ok "one newest for each of $names names" || bad "newest: $(drive list)"
 
-build_recipe "$top/templates/debian.conf" >/dev/null 2>&1 &
+build_recipe "$work/debian.conf" >/dev/null 2>&1 &
 for i in $(seq 100); do pgrep -u "$uid" -f mmdebstrap >/dev/null && break; sleep 0.1; done
 sleep 6
 kill -9 "$(pgrep -u "$uid" -f 'hostd-build build' | head -1)"
