@@ -151,7 +151,7 @@ void ruleset_helpers(FILE *f, const NetworkSettings *settings, const NetworkHelp
         chain_new(f, "helper");
         chain_new(f, "helper_deny");
         fprintf(f, "add counter inet hostd helpers_denied\n");
-        if (helpers->n_uids == 0)
+        if (helpers->n_uids == 0 && helpers->first_uid == 0)
                 return;
         RULE(f, "helper_deny", "counter name helpers_denied");
         chain_refuse(f, "helper_deny", 0);
@@ -167,5 +167,7 @@ void ruleset_helpers(FILE *f, const NetworkSettings *settings, const NetworkHelp
         fprintf(f, "add rule inet hostd helpers meta skuid { ");
         for (size_t i = 0; i < helpers->n_uids; i++)
                 fprintf(f, "%s%u", i ? ", " : "", helpers->uids[i]);
+        if (helpers->first_uid)
+                fprintf(f, "%s%u-%u", helpers->n_uids ? ", " : "", helpers->first_uid, helpers->last_uid);
         fprintf(f, " } goto helper\n");
 }

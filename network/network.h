@@ -101,6 +101,7 @@ int network_unexpose(Network *network, const NetworkExposure *exposure, Error *e
 typedef struct NetworkHelpers {
         uint32_t uids[NETWORK_HELPERS_MAX];
         uint32_t n_uids;
+        uint32_t first_uid, last_uid; // and all of these; 0: none
         uint32_t resolver; // among them the one that may ask the upstreams, wherever they are; 0: none
         struct NetworkUpstream { int family; unsigned char address[16]; } upstreams[NETWORK_UPSTREAMS_MAX];
         uint32_t n_upstreams;

@@ -23,7 +23,7 @@
 #define BORDER_RESOLVER "hostd-resolver" // program, user and unit
 #define BORDER_PROXY "hostd-proxy"
 #define BORDER_FLOW "hostd-flow"
-#define BORDER_HAPROXY "hostd-haproxy" // user only
+#define BORDER_HAPROXY "hostd-haproxy" // a program that becomes each instance's HAProxy, the user that it is first, and the owner of the ids of those
 
 #define BORDER_RUN "/run/hostd"
 #define BORDER_RESOLVE_SOCKET BORDER_RUN "/resolve.sock"      // hostd-proxy asks hostd-resolver, see resolve.h

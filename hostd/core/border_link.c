@@ -92,6 +92,9 @@ static void link_fence(BorderLink *link) {
                 if (i == 0)
                         helpers.resolver = uid;
         }
+        // One for each slot: a HAProxy runs as it (core/interceptor.h). Where there are none, none of them runs.
+        if (idpool_load_range("/etc", BORDER_HAPROXY, SLOT_MAX + 1, &helpers.first_uid, NULL) >= 0)
+                helpers.last_uid = helpers.first_uid + SLOT_MAX;
         for (char **p = link->upstreams; p && *p && helpers.n_upstreams < NETWORK_UPSTREAMS_MAX; p++)
                 upstream_add(&helpers, *p);
         if (network_set_helpers(link->manager->network, &helpers, &err) >= 0)

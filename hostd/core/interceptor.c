@@ -2,31 +2,24 @@
 // Interceptor: see interceptor.h.
 #include "core/interceptor.h"
 
+#include <dirent.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include "base/io.h"
 #include "base/log.h"
-#include "base/process.h"
 #include "border/border.h"
 #include "core/border.h"
 #include "core/policy_rules.h"
 #include "secret/haproxy_log.h"
-#include "secret/site.h"
 
-#define HAPROXY_PROGRAM "/usr/sbin/haproxy"
 #define DIRECTORY "haproxy" // below the run directory, as hostd-proxy knows it
-#define FILL_PAUSE (20 * USEC_PER_MSEC)
-#define FILL_TIMEOUT (15 * USEC_PER_SEC) // from a start to its values
+#define FRONT_NEW "front.new"
 #define RESTART_MAX (60 * USEC_PER_SEC)
 #define LOOK_EVERY (60 * USEC_PER_SEC) // at the age of its leaves
+#define GENERATIONS_MAX 8 // the oldest ends for the next
 
-static void start(Interceptor *i);
-static void fill(Interceptor *i);
+static void renew(Interceptor *i);
 
 static Manager *manager_of(const Interceptor *i) {
         return i->secrets->manager;
@@ -35,7 +28,9 @@ static Manager *manager_of(const Interceptor *i) {
 const char *interceptor_state(const Interceptor *i) {
         if (!i)
                 return "none";
-        return i->pid <= 0 ? "failed" : i->filled ? "ready" : "starting";
+        if (!i->generations)
+                return "failed";
+        return i->generations->filled && !i->outdated && !i->secrets->sync ? "ready" : "starting";
 }
 
 const Interceptor *interceptor_find(const Secrets *s, const char *instance) {
@@ -45,139 +40,51 @@ const Interceptor *interceptor_find(const Secrets *s, const char *instance) {
         return NULL;
 }
 
-// Borrowed pointers to the instance's grants; caller frees the array.
-static const Binding **grants_of(const Secrets *s, const char *instance, size_t *ret_n) {
+static int by_id(const void *a, const void *b) {
+        return strcmp((*(const Binding *const *) a)->id, (*(const Binding *const *) b)->id);
+}
+
+// As the store lists them, whenever each was granted: the next hostd is to make the same configuration of them.
+const Binding **interceptor_grants(const Secrets *s, const char *instance, size_t *ret_n) {
         const Binding **list = calloc(s->n + 1, sizeof(Binding *));
         size_t n = 0;
 
         for (size_t k = 0; list && k < s->n; k++)
                 if (strcmp(s->bindings[k]->instance, instance) == 0)
                         list[n++] = s->bindings[k];
+        if (n > 1)
+                qsort(list, n, sizeof(*list), by_id);
         *ret_n = n;
         return list;
 }
 
 // ---- time ----
 
-static int again_due(sd_event_source *source, uint64_t usec, void *userdata);
+static int again_due(sd_event_source *source, uint64_t usec, void *userdata) {
+        Interceptor *i = userdata;
+
+        i->again = sd_event_source_disable_unref(i->again);
+        renew(i);
+        return 0;
+}
 
 static void again_in(Interceptor *i, usec_t span) {
         i->again = sd_event_source_disable_unref(i->again);
         (void) sd_event_add_time_relative(manager_of(i)->event, &i->again, CLOCK_MONOTONIC, span, 1, again_due, i);
 }
 
-static void trouble(Interceptor *i, const Error *err, int r) {
-        manager_warn(manager_of(i), "interceptor", i->instance, "HAProxy for its secrets: %s", error_message(err, r));
+static void trouble(Interceptor *i, const char *why) {
+        manager_warn(manager_of(i), "interceptor", i->instance, "HAProxy for its secrets: %s", why);
         i->failures++;
         again_in(i, MIN2(USEC_PER_SEC << MIN2(i->failures, 7u), RESTART_MAX));
 }
 
-// ---- process ----
+// ---- plan ----
 
-static int buried(sd_event_source *source, int fd, uint32_t events, void *userdata) {
-        (void) waitpid((pid_t) (intptr_t) userdata, NULL, WNOHANG); // ours
-        (void) sd_event_source_set_enabled(source, SD_EVENT_OFF);
-        (void) sd_event_source_set_floating(source, false); // was its last reference
-        return 0;
-}
-
-// One that is killed dies in milliseconds, but not while it waits for a disk: hostd's loop does not wait with it.
-static void bury(Interceptor *i) {
-        sd_event_source *source = NULL;
-
-        if (waitpid(i->pid, NULL, WNOHANG) != 0 ||
-            sd_event_add_io(manager_of(i)->event, &source, i->pidfd, EPOLLIN, buried, (void *) (intptr_t) i->pid) < 0) // out of memory: it stays a zombie
-                return;
-        (void) sd_event_source_set_io_fd_own(source, true);
-        i->pidfd = -EBADF;
-        (void) sd_event_source_set_floating(source, true);
-        (void) sd_event_source_unref(source);
-}
-
-// It holds nothing that has to be said to anybody, so it is killed; its connections end with it.
-static void end(Interceptor *i) {
-        i->filling = runtime_free(i->filling);
-        i->exit = sd_event_source_disable_unref(i->exit);
-        i->again = sd_event_source_disable_unref(i->again);
-        if (i->pidfd >= 0)
-                (void) syscall(SYS_pidfd_send_signal, i->pidfd, SIGKILL, NULL, 0);
-        if (i->pid > 0)
-                bury(i);
-        i->pid = 0;
-        i->pidfd = close_fd(i->pidfd);
-        i->log = haproxy_log_free(i->log);
-        i->filled = false;
-}
-
-static int exited(sd_event_source *source, int fd, uint32_t events, void *userdata) {
-        Interceptor *i = userdata;
-        _cleanup_error_ Error err = ERROR_NULL;
-
-        end(i);
-        // One that ran for a while has not failed in a row.
-        if (clock_monotonic() - i->started > RESTART_MAX)
-                i->failures = 0;
-        trouble(i, &err, error_set(&err, ERR_UNAVAILABLE, "it ended; see %s/" HAPROXY_LOG_FILE, i->path));
-        return 0;
-}
-
-static int accounts(Site *site, Error *err) {
-        uid_t proxy;
-
-        if (border_account(BORDER_HAPROXY, &site->uid, &site->gid) < 0)
-                return error_set(err, ERR_UNAVAILABLE, "there is no user " BORDER_HAPROXY);
-        if (border_account(BORDER_PROXY, &proxy, &site->front_gid) < 0)
-                return error_set(err, ERR_UNAVAILABLE, "there is no user " BORDER_PROXY);
-        return 0;
-}
-
-// Set from outside, before it has been told anything. The limit keeps the kernel from writing a file; a program that core files are piped to
-// (core_pattern) gets one in spite of it, which then has none of its memory in it.
-static void no_core_of(pid_t pid) {
-        char path[64];
-
-        (void) prlimit(pid, RLIMIT_CORE, &(struct rlimit) {0, 0}, NULL);
-        (void) snprintf(path, sizeof(path), "/proc/%d/coredump_filter", pid);
-        (void) io_write_file(AT_FDCWD, path, "0");
-}
-
-// No set-uid program below it gains anything.
-static int spawn(Interceptor *i, const Site *site, Error *err) {
-        _cleanup_close_ int log = -EBADF;
-        _cleanup_free_ char *config = NULL;
-        ProcessSpec spec = PROCESS_SPEC_NULL;
-        int r = haproxy_log_new(manager_of(i)->event, i->directory, &i->log, &log, err);
-
-        if (r < 0)
-                return r;
-        if (asprintf(&config, "%s/conf/haproxy.cfg", i->path) < 0) {
-                config = NULL;
-                return error_set_errno(err, ENOMEM, "cannot start");
-        }
-        if (access(HAPROXY_PROGRAM, X_OK) < 0)
-                return error_set(err, ERR_UNAVAILABLE, HAPROXY_PROGRAM " is not installed");
-        char *argv[] = {(char *) "/usr/bin/setpriv", (char *) "--no-new-privs", (char *) HAPROXY_PROGRAM, (char *) "-db", (char *) "-f", config, NULL};
-        spec.argv = argv;
-        spec.stdout_fd = spec.stderr_fd = log;
-        spec.die_with_parent = spec.new_session = true;
-        spec.uid = site->uid;
-        spec.gid = site->gid;
-        r = process_spawn(&spec, &i->pid, &i->pidfd, err);
-        if (r < 0)
-                return r;
-        no_core_of(i->pid);
-        r = sd_event_add_io(manager_of(i)->event, &i->exit, i->pidfd, EPOLLIN, exited, i);
-        if (r >= 0)
-                return 0;
-        end(i);
-        return error_set_errno(err, r, "cannot watch it");
-}
-
-// All that a site is made of.
+// All that a generation is made of, and who owns it.
 typedef struct Plan {
-        Site site;
+        GenerationPlan plan;
         const Binding **grants; // borrowed pointers
-        size_t n;
         PolicyRules *rules;
 } Plan;
 
@@ -186,156 +93,231 @@ static void plan_done(Plan *plan) {
         (void) policy_rules_free(plan->rules);
 }
 
+static int accounts(const Interceptor *i, Site *site, Error *err) {
+        uid_t proxy;
+
+        site->uid = i->uid;
+        site->gid = i->uid;
+        if (border_account(BORDER_PROXY, &proxy, &site->front_gid) < 0)
+                return error_set(err, ERR_UNAVAILABLE, "there is no user " BORDER_PROXY);
+        return 0;
+}
+
 static int plan_fill(const Interceptor *i, Plan *plan, Error *err) {
         const Instance *instance = instance_list_find(&manager_of(i)->instances, i->instance);
-        int r = accounts(&plan->site, err);
+        Site *site = &plan->plan.site;
+        int r = accounts(i, site, err);
 
         if (r < 0)
                 return r;
-        plan->site.directory = i->directory;
-        plan->site.path = i->path;
-        plan->site.instance = i->instance;
-        plan->site.log = "stdout";
-        plan->grants = grants_of(i->secrets, i->instance, &plan->n);
+        site->instance = i->instance;
+        site->log = "stdout";
+        plan->grants = interceptor_grants(i->secrets, i->instance, &plan->plan.n_grants);
+        plan->plan.grants = plan->grants;
         if (!plan->grants)
                 return error_set_errno(err, ENOMEM, "cannot start");
         if (!instance || !instance->config)
                 return 0; // hostd-proxy knows no rules of it either, and sends nothing
-        r = policy_rules_new(instance, plan->grants, plan->n, &plan->rules, err);
+        r = policy_rules_new(instance, plan->grants, plan->plan.n_grants, &plan->rules, err);
         if (r < 0)
                 return r;
-        plan->site.with_rules = true;
-        plan->site.rules = policy_rules_list(plan->rules, &plan->site.n_rules);
+        site->with_rules = true;
+        site->rules = policy_rules_list(plan->rules, &site->n_rules);
         return 0;
 }
 
-static int try_start(Interceptor *i, Error *err) {
-        _cleanup_(plan_done) Plan plan = {.n = 0};
-        int r = plan_fill(i, &plan, err);
-
-        free(TAKE_PTR(i->config));
-        if (r >= 0)
-                r = site_config(&plan.site, plan.grants, plan.n, &i->config, err);
-        if (r >= 0)
-                r = site_write(&plan.site, &i->secrets->vault, plan.grants, plan.n, &i->renew, err);
-        return r < 0 ? r : spawn(i, &plan.site, err);
-}
-
-// 1: it has changed. Grants of an instance that is not there any more are compared with nothing: it ends anyway.
-static int compare(const Interceptor *i, Error *err) {
-        _cleanup_(plan_done) Plan plan = {.n = 0};
+// 1: it is what the plan says.
+static int is_as_planned(const Generation *g, const Plan *plan, Error *err) {
         _cleanup_free_ char *config = NULL;
-        int r = i->config ? plan_fill(i, &plan, err) : 0;
-
-        if (i->config && r >= 0)
-                r = site_config(&plan.site, plan.grants, plan.n, &config, err);
-        return r < 0 ? r : config && strcmp(config, i->config) != 0;
-}
-
-static void start(Interceptor *i) {
-        _cleanup_error_ Error err = ERROR_NULL;
+        Site site = plan->plan.site;
         int r;
 
-        end(i);
-        i->stale = false;
-        i->started = clock_monotonic();
-        r = try_start(i, &err);
-        if (r < 0)
-                trouble(i, &err, r);
-        else
-                again_in(i, FILL_PAUSE);
+        site.path = g->path;
+        r = site_config(&site, plan->grants, plan->plan.n_grants, &config, err);
+        return r < 0 ? r : generation_is_as(g, &plan->plan, config);
 }
 
-// ---- values ----
+// ---- generations ----
 
-static void filled(void *userdata, int r, Error *err) {
-        Interceptor *i = userdata;
+static void take_off(Interceptor *i, const Generation *g) {
+        for (Generation **p = &i->generations; *p; p = &(*p)->next)
+                if (*p == g) {
+                        *p = g->next;
+                        break;
+                }
+        if (i->serving == g)
+                i->serving = NULL;
+}
 
-        i->filling = runtime_free(i->filling);
-        if (r < 0) {
-                trouble(i, err, r);
+static void end(Interceptor *i, Generation *g) {
+        take_off(i, g);
+        (void) generation_end(g);
+}
+
+static void end_all(Interceptor *i) {
+        while (i->generations)
+                end(i, i->generations);
+}
+
+void interceptor_ended(Generation *g, const char *why) {
+        Interceptor *i = g->interceptor;
+        bool matters = g == i->generations || g == i->serving;
+        _cleanup_free_ char *text = NULL;
+
+        if (!matters) {
+                end(i, g);
                 return;
         }
-        if (i->overtaken) {
-                again_in(i, 0);
-                return;
+        // One that served for a while has not failed in a row.
+        if (g == i->serving && clock_monotonic() - i->served > RESTART_MAX)
+                i->failures = 0;
+        end(i, g);
+        if (asprintf(&text, "%s; see %s/" HAPROXY_LOG_FILE, why ?: "it ended", i->path) < 0)
+                text = NULL;
+        trouble(i, text ?: "it ended");
+}
+
+// In one step: whoever connects meets the one or the other.
+static int lead_to(const Interceptor *i, const Generation *g) {
+        char target[64];
+
+        (void) snprintf(target, sizeof(target), "%u/sock/" HAPROXY_FRONT, g->number);
+        (void) unlinkat(i->directory, FRONT_NEW, 0); // of a hostd that was cut short
+        return symlinkat(target, i->directory, FRONT_NEW) < 0 || renameat(i->directory, FRONT_NEW, i->directory, HAPROXY_FRONT) < 0 ? -errno : 0;
+}
+
+static void close_older(Interceptor *i) {
+        unsigned n = 0;
+
+        for (Generation *g = i->generations, *next; g; g = next) {
+                next = g->next;
+                if (++n > GENERATIONS_MAX)
+                        end(i, g);
+                else if (g != i->serving)
+                        generation_close(g);
         }
-        i->filled = true;
-        manager_unwarn(manager_of(i), "interceptor", i->instance);
+}
+
+// Also after a rotation, where it serves already.
+void interceptor_filled(Generation *g) {
+        Interceptor *i = g->interceptor;
+        int r;
+
+        if (g != i->serving) {
+                r = lead_to(i, g);
+                if (r < 0) {
+                        interceptor_ended(g, strerror(-r));
+                        return;
+                }
+                i->serving = g;
+                i->served = clock_monotonic();
+                close_older(i);
+        }
+        if (g == i->generations && !i->outdated)
+                manager_unwarn(manager_of(i), "interceptor", i->instance);
         again_in(i, LOOK_EVERY);
 }
 
-static int try_fill(Interceptor *i, Error *err) {
-        Site site = {.path = i->path, .instance = i->instance};
-        _cleanup_free_ char *admin = site_admin(&site), *map = site_map(&site);
-        _cleanup_free_ const Binding **grants = NULL;
-        RuntimeSpec spec = {.socket = admin, .map = map, .done = filled, .userdata = i};
-        int r = accounts(&site, err);
-
-        if (r < 0)
-                return r;
-        grants = grants_of(i->secrets, i->instance, &spec.n_entries);
-        if (!grants || !admin || !map)
-                return error_set_errno(err, ENOMEM, "cannot hand values on");
-        r = site_entries(&i->secrets->vault, grants, spec.n_entries, &spec.entries, err);
-        if (r < 0)
-                return r;
-        spec.uid = site.uid;
-        no_core_of(i->pid); // again: the exec might have gone on with the old filter
-        i->overtaken = false;
-        i->filling = runtime_free(i->filling);
-        return runtime_fill(manager_of(i)->event, &spec, &i->filling, err);
+// One that has not served yet was made from what is not so any more: it never will.
+static void end_unserved(Interceptor *i) {
+        while (i->generations && i->generations != i->serving && !i->generations->closing)
+                end(i, i->generations);
 }
 
-static void fill(Interceptor *i) {
-        _cleanup_error_ Error err = ERROR_NULL;
-        int r = try_fill(i, &err);
+// Hosts of which the plan says nothing, or something else.
+static int retire_changed(Interceptor *i, const Plan *plan, Error *err) {
+        SiteHost *hosts = NULL;
+        size_t n = 0;
+        int r = site_hosts(&plan->plan.site, plan->grants, plan->plan.n_grants, &hosts, &n, err);
 
-        if (r >= 0)
-                return;
-        // It is not listening yet.
-        if (err.code == ERR_UNAVAILABLE && clock_monotonic() - i->started < FILL_TIMEOUT) {
-                again_in(i, FILL_PAUSE);
-                return;
-        }
-        trouble(i, &err, r);
+        end_unserved(i);
+        for (Generation *g = r < 0 ? NULL : i->generations; g; g = g->next)
+                for (size_t k = 0; k < g->n_hosts; k++) {
+                        bool same = false;
+                        for (size_t h = 0; h < n; h++)
+                                same = same || (strcmp(hosts[h].host, g->hosts[k].host) == 0 && strcmp(hosts[h].digest, g->hosts[k].digest) == 0);
+                        if (!same)
+                                (void) generation_retire(g, g->hosts[k].host); // or it is dead
+                }
+        site_hosts_free(hosts, n);
+        return r;
 }
 
-static int again_due(sd_event_source *source, uint64_t usec, void *userdata) {
-        Interceptor *i = userdata;
+// Numbers are not used again, as long as the clock goes forward: a unit of before may not have ended for systemd yet.
+static unsigned next_number(Interceptor *i) {
+        unsigned now = (unsigned) (clock_realtime() / USEC_PER_SEC % 1000000000);
 
-        i->again = sd_event_source_disable_unref(i->again);
-        if (i->pid <= 0 || i->stale || clock_realtime() >= i->renew)
-                start(i);
-        else if (!i->filled)
-                fill(i);
-        else
-                again_in(i, LOOK_EVERY);
+        i->last = now > i->last ? now : i->last + 1;
+        return i->last;
+}
+
+static int start(Interceptor *i, const Plan *plan, Error *err) {
+        Generation *g;
+        int r;
+
+        end_unserved(i);
+        r = generation_new(i, next_number(i), &plan->plan, &g, err);
+        if (r < 0)
+                return r;
+        g->next = i->generations;
+        i->generations = g;
+        i->outdated = false;
         return 0;
 }
 
-// What is on its way is not cut short: HAProxy might still put it in force, after what follows.
-static void refill(Interceptor *i) {
-        i->filled = false;
-        i->overtaken = true;
-        if (!i->filling)
-                again_in(i, 0);
+// Where nobody can say what the rules are now, those from before are not held to be them.
+static void renew(Interceptor *i) {
+        _cleanup_(plan_done) Plan plan = {.grants = NULL};
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r = plan_fill(i, &plan, &err);
+
+        if (r < 0)
+                end_all(i);
+        if (r >= 0)
+                r = i->generations ? is_as_planned(i->generations, &plan, &err) : 0;
+        i->outdated = r <= 0;
+        if (r == 0) {
+                r = retire_changed(i, &plan, &err);
+                if (r >= 0)
+                        r = start(i, &plan, &err);
+        } else if (r > 0) {
+                if (i->serving && clock_monotonic() - i->served > RESTART_MAX)
+                        i->failures = 0;
+                if (!i->again)
+                        again_in(i, LOOK_EVERY);
+        }
+        if (r < 0)
+                trouble(i, error_message(&err, r));
 }
 
 void interceptors_refill(Secrets *s, const char *secret) {
         for (Interceptor *i = s->interceptors; i; i = i->next)
                 for (size_t k = 0; k < s->n; k++)
-                        if (strcmp(s->bindings[k]->secret, secret) == 0 && strcmp(s->bindings[k]->instance, i->instance) == 0 && i->pid > 0) {
-                                refill(i);
+                        if (strcmp(s->bindings[k]->secret, secret) == 0 && strcmp(s->bindings[k]->instance, i->instance) == 0) {
+                                for (Generation *g = i->generations; g; g = g->next)
+                                        generation_refill(g);
                                 break;
                         }
 }
 
-void interceptors_end(Secrets *s, const char *instance) {
+static bool has_grants(const Secrets *s, const char *instance) {
+        for (size_t k = 0; k < s->n; k++)
+                if (strcmp(s->bindings[k]->instance, instance) == 0)
+                        return true;
+        return false;
+}
+
+// Without grants nothing is left to serve.
+void interceptors_retire(Secrets *s, const Binding *b) {
         for (Interceptor *i = s->interceptors; i; i = i->next)
-                if (strcmp(i->instance, instance) == 0) {
-                        end(i);
-                        i->stale = true;
+                if (strcmp(i->instance, b->instance) != 0)
+                        continue;
+                else if (!has_grants(s, i->instance))
+                        end_all(i);
+                else {
+                        end_unserved(i);
+                        for (Generation *g = i->generations; g; g = g->next)
+                                (void) generation_retire(g, b->host); // or it is dead
                 }
 }
 
@@ -366,46 +348,124 @@ static void tell_left(const char *path, int r) {
                 log_warning("%s cannot be removed: %s", path, strerror(-r));
 }
 
-static Interceptor *interceptor_free(Interceptor *i) {
+// The object alone.
+static Interceptor *interceptor_forget(Interceptor *i) {
         if (!i)
                 return NULL;
-        end(i);
-        i->directory = close_fd(i->directory);
-        if (i->path)
-                tell_left(i->path, io_remove_tree(AT_FDCWD, i->path));
+        while (i->generations) {
+                Generation *g = i->generations;
+                take_off(i, g);
+                (void) generation_forget(g);
+        }
+        i->again = sd_event_source_disable_unref(i->again);
+        (void) haproxy_log_free(i->log);
+        (void) close_fd(i->directory);
         free(i->path);
-        free(i->config);
         free(i);
         return NULL;
 }
 
-static void add(Secrets *s, const Instance *instance) {
+static Interceptor *interceptor_end(Interceptor *i) {
+        end_all(i);
+        if (i->path)
+                tell_left(i->path, io_remove_tree(AT_FDCWD, i->path));
+        return interceptor_forget(i);
+}
+
+static void insert_adopted(Interceptor *i, Generation *g) {
+        Generation **p = &i->generations;
+
+        while (*p && (*p)->number > g->number)
+                p = &(*p)->next;
+        g->next = *p;
+        *p = g;
+        i->last = MAX2(i->last, g->number);
+}
+
+// The number of the one at the front; 0: none.
+static unsigned front_number(const Interceptor *i) {
+        char target[64];
+        ssize_t n = readlinkat(i->directory, HAPROXY_FRONT, target, sizeof(target) - 1);
+
+        if (n < 0)
+                return 0;
+        target[n] = 0;
+        return (unsigned) strtoul(target, NULL, 10);
+}
+
+// Those that never served do not begin now.
+static void settle_adopted(Interceptor *i) {
+        unsigned front = front_number(i);
+
+        for (Generation *g = i->generations, *next; g; g = next) {
+                next = g->next;
+                if (g->number == front) {
+                        i->serving = g;
+                        i->served = clock_monotonic();
+                } else if (g->number > front)
+                        end(i, g);
+                else
+                        generation_close(g);
+        }
+}
+
+// Takes over what an earlier hostd started for the same instance; anything else is ended.
+static void adopt(Interceptor *i) {
+        int fd = openat(i->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+        Generation *g;
+
+        for (struct dirent *e = list ? readdir(list) : NULL; e; e = readdir(list)) {
+                unsigned number = (unsigned) strtoul(e->d_name, NULL, 10);
+                if (number > 0 && strspn(e->d_name, "0123456789") == strlen(e->d_name) && generation_adopt(i, number, &g) >= 0)
+                        insert_adopted(i, g);
+        }
+        if (list)
+                (void) closedir(list);
+        else
+                (void) close_fd(fd);
+        settle_adopted(i);
+}
+
+static int interceptor_new(Secrets *s, uint16_t slot, const char *instance, Interceptor **ret, Error *err) {
         Interceptor *i = calloc(1, sizeof(Interceptor));
-        _cleanup_error_ Error err = ERROR_NULL;
+        uint32_t base;
         int r;
 
         if (!i)
-                return; // the next sync
+                return error_set_errno(err, ENOMEM, "cannot start");
         i->secrets = s;
-        i->directory = i->pidfd = -EBADF;
-        i->slot = instance->record.slot;
-        (void) snprintf(i->instance, sizeof(i->instance), "%s", instance->record.name);
-        r = open_site(i, &err);
+        i->directory = -EBADF;
+        i->slot = slot;
+        (void) snprintf(i->instance, sizeof(i->instance), "%s", instance);
+        r = idpool_load_range("/etc", BORDER_HAPROXY, SLOT_MAX + 1, &base, err);
+        if (r >= 0) {
+                i->uid = base + slot;
+                r = open_site(i, err);
+        }
+        if (r >= 0)
+                r = haproxy_log_new(s->manager->event, i->directory, i->uid, &i->log, err);
         if (r < 0) {
-                manager_warn(s->manager, "interceptor", i->instance, "%s", error_message(&err, r));
-                (void) interceptor_free(i);
-                return;
+                (void) interceptor_forget(i);
+                return r;
+        }
+        *ret = i;
+        return 0;
+}
+
+static void add(Secrets *s, const Instance *instance) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        Interceptor *i;
+        int r = interceptor_new(s, instance->record.slot, instance->record.name, &i, &err);
+
+        if (r < 0) {
+                manager_warn(s->manager, "interceptor", instance->record.name, "HAProxy for its secrets: %s", error_message(&err, r));
+                return; // the next sync
         }
         i->next = s->interceptors;
         s->interceptors = i;
-        start(i);
-}
-
-static bool has_grants(const Secrets *s, const char *instance) {
-        for (size_t k = 0; k < s->n; k++)
-                if (strcmp(s->bindings[k]->instance, instance) == 0)
-                        return true;
-        return false;
+        adopt(i);
+        renew(i);
 }
 
 static bool is_wanted(const Secrets *s, const char *name) {
@@ -425,21 +485,35 @@ static void remove_unwanted(Secrets *s) {
                 }
                 *p = i->next;
                 manager_unwarn(s->manager, "interceptor", i->instance);
-                (void) interceptor_free(i);
+                (void) interceptor_end(i);
         }
 }
 
-// Where nobody can say what the rules are now, those from before are not held to be them. What does not run is tried again by its own clock.
-static void renew(Interceptor *i) {
-        _cleanup_error_ Error err = ERROR_NULL;
-        int r = i->stale ? 1 : compare(i, &err);
+static bool is_ours(const Secrets *s, uint16_t slot) {
+        for (const Interceptor *i = s->interceptors; i; i = i->next)
+                if (i->slot == slot)
+                        return true;
+        return false;
+}
 
-        if (r > 0)
-                start(i);
-        else if (r < 0 && i->pid > 0) {
-                end(i);
-                trouble(i, &err, r);
+// What an earlier hostd left of instances that do not run any more, or have no grants: HAProxies of nobody.
+static void sweep(Secrets *s) {
+        _cleanup_free_ char *path = NULL;
+        DIR *list;
+
+        if (asprintf(&path, "%s/" DIRECTORY, s->manager->paths.run) < 0)
+                path = NULL;
+        list = path ? opendir(path) : NULL;
+        for (struct dirent *e = list ? readdir(list) : NULL; e; e = readdir(list)) {
+                unsigned long slot = strtoul(e->d_name, NULL, 10);
+                Interceptor *left;
+                if (slot < 1 || slot > SLOT_MAX || is_ours(s, (uint16_t) slot) || interceptor_new(s, (uint16_t) slot, "", &left, NULL) < 0)
+                        continue;
+                adopt(left); // none is
+                (void) interceptor_end(left);
         }
+        if (list)
+                (void) closedir(list);
 }
 
 void interceptors_sync(Manager *m) {
@@ -453,19 +527,15 @@ void interceptors_sync(Manager *m) {
         for (const Instance *instance = m->instances.first; instance; instance = instance->next)
                 if (is_wanted(s, instance->record.name) && !interceptor_find(s, instance->record.name))
                         add(s, instance);
-}
-
-void interceptors_sweep(Manager *m) {
-        _cleanup_close_ int run = m->paths.run ? open(m->paths.run, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -EBADF;
-
-        if (run >= 0)
-                tell_left(DIRECTORY, io_remove_tree(run, DIRECTORY));
+        if (!s->swept)
+                sweep(s);
+        s->swept = true;
 }
 
 void interceptors_free(Secrets *s) {
         while (s->interceptors) {
                 Interceptor *i = s->interceptors;
                 s->interceptors = i->next;
-                (void) interceptor_free(i);
+                (void) interceptor_forget(i);
         }
 }

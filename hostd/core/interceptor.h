@@ -1,42 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Interceptor: the HAProxy of one instance that has grants and runs: its site (secret/site.h) at RUN/haproxy/SLOT, its process, and the values in
-// its memory. hostd-proxy connects to RUN/haproxy/SLOT/front.sock.
+// Interceptor: the HAProxies of one instance that has grants and runs. hostd-proxy connects to RUN/haproxy/SLOT/front.sock, which leads to the newest
+// generation (core/generation.h) that has its values.
 //
-// The process is a child of hostd with a user of its own and no privileges, and ends with hostd: what it served is closed then, not open. One that
-// dies is started again after growing delays. Values are filled in after each start and each rotation; until then requests that need one are
-// answered with 503.
+// When the grants change, or what policies say of their hosts, or leaves get old, a new generation is started and filled, then takes the place at the
+// front; those before it serve the connections that they have. Hosts of which something has changed are refused by those at once, and their connections
+// end: nothing goes on by grants or rules of before. What no longer serves anybody ends.
+//
+// HAProxies run as a user that is their slot's alone, and outlive hostd: the next hostd takes them over, with their connections. One that dies is started again
+// after growing delays; while there is none, connections are refused: closed, not open.
 #pragma once
 
-#include "core/secrets.h"
+#include "core/generation.h"
 
 typedef struct Interceptor {
         struct Interceptor *next;
         Secrets *secrets; // borrowed
         char instance[33];
         uint16_t slot;
-        char *path; // of the site
+        uid_t uid;  // and gid: its HAProxies'
+        char *path; // RUN/haproxy/SLOT
         int directory;
-        pid_t pid;
-        int pidfd;
-        sd_event_source *exit, *again;
-        struct HaproxyLog *log; // of the process
-        struct Runtime *filling;
-        bool filled;       // since the last start or rotation
-        bool overtaken;    // a rotation came while the values before it were handed on
-        char *config;      // what it was started with
-        bool stale;        // grants, or what policies say of their hosts, have changed since then
-        unsigned failures; // in a row
-        usec_t started;    // monotonic
-        usec_t renew;      // realtime; when its leaves are to be made anew
+        struct HaproxyLog *log;
+        Generation *generations; // the newest first
+        Generation *serving;     // among them, at the front; NULL: none
+        bool outdated;           // the newest is not what is wanted, and another could not be made
+        unsigned last;           // number
+        unsigned failures;       // in a row
+        usec_t served;           // monotonic, since when
+        sd_event_source *again;
 } Interceptor;
 
-// Brings all of them to what grants and instances say, from the loop. Idempotent.
+// Brings all of them to what grants and instances say, from the loop. Idempotent. The first time it also takes over, or ends, what an earlier hostd left.
 void interceptors_sync(Manager *manager);
-void interceptors_sweep(Manager *manager); // what the last hostd left; its processes ended with it
-void interceptors_free(Secrets *secrets); // ends them all
-// A grant of the instance is in force no more: nothing is served until the next sync, which makes what is left.
-void interceptors_end(Secrets *secrets, const char *instance);
+void interceptors_free(Secrets *secrets); // the processes run on
+// A grant is in force no more.
+void interceptors_retire(Secrets *secrets, const Binding *binding);
 // A value has changed: the new one is in force in milliseconds, without a reload.
 void interceptors_refill(Secrets *secrets, const char *secret);
 const Interceptor *interceptor_find(const Secrets *secrets, const char *instance); // NULL if there is none
 const char *interceptor_state(const Interceptor *interceptor);                     // "starting", "ready", "failed"; NULL: "none"
+
+// For its generations. Borrowed pointers to the instance's grants; caller frees the array.
+const Binding **interceptor_grants(const Secrets *secrets, const char *instance, size_t *ret_n);
+void interceptor_filled(Generation *generation);
+void interceptor_ended(Generation *generation, const char *why); // it is over, or is to be; `why` NULL: it ended by itself

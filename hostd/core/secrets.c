@@ -38,11 +38,8 @@ void secrets_plan(Manager *m) {
                 (void) sd_event_add_defer(m->event, &m->secrets->sync, sync_now, m);
 }
 
-// What serves the instance's grants has to be made anew.
 static void grant_came(Secrets *s, const Binding *b) {
-        for (Interceptor *i = s->interceptors; i && b->place != BINDING_FILE; i = i->next)
-                if (strcmp(i->instance, b->instance) == 0)
-                        i->stale = true;
+        secrets_plan(s->manager);
         delivery_plan(s, b->instance);
 }
 
@@ -68,7 +65,8 @@ static void drop(Secrets *s, size_t i, const char *event) {
         s->n -= i < s->n;
         s->leaving[s->n_leaving++] = b;
         if (b->place != BINDING_FILE)
-                interceptors_end(s, b->instance);
+                interceptors_retire(s, b);
+        secrets_plan(s->manager);
         delivery_plan(s, b->instance);
         event_publish(s->manager->bus, event, b->instance, json_pack("{s:s, s:s, s:s*}", "id", b->id, "secret", b->secret, "host", b->host));
 }
@@ -167,9 +165,9 @@ void secrets_open(Manager *m) {
                 return;
         }
         m->secrets = s;
-        interceptors_sweep(m);
         end_those_over(s);
         plan_ending(s);
+        secrets_plan(m); // also where no instance runs: something of an earlier hostd may
 }
 
 Secrets *secrets_free(Secrets *s) {

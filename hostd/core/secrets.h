@@ -16,6 +16,7 @@ typedef struct Secrets {
         sd_event_source *sync;   // interceptors_sync() soon
         struct Interceptor *interceptors; // see core/interceptor.h
         struct Delivery *deliveries;      // see core/delivery.h
+        bool swept; // what an earlier hostd left of interceptors is taken over or gone
 } Secrets;
 
 // Opens the seal and reads the bindings. A failure leaves hostd without secrets, with a warning: it does not stop it.

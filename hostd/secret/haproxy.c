@@ -173,6 +173,8 @@ static void write_scope(Text *t, const Binding *b) {
                 fprintf(t->f, " m_%s", b->id);
         if (strv_length(b->paths) > 0)
                 fprintf(t->f, " u_%s !path_odd", b->id);
+        if (b->until > 0) // also when hostd is not there to end it
+                fprintf(t->f, " { date lt %llu }", (unsigned long long) (b->until / USEC_PER_SEC));
 }
 
 // "/v1" is itself and what is below, "/v1/" what is below.

@@ -12,7 +12,8 @@
 #include "base/io.h"
 
 #define READ_MAX 16384
-#define READS_AT_END 8 // more than a pipe holds
+#define PIPE_SIZE (256 << 10)
+#define READS_AT_END (PIPE_SIZE / READ_MAX)
 
 struct HaproxyLog {
         int directory; // borrowed
@@ -111,17 +112,32 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *userdat
         HaproxyLog *log = userdata;
 
         count_anew(log);
-        if (read_some(log) == 0)
-                (void) sd_event_source_set_enabled(log->io, SD_EVENT_OFF); // it has closed it
-        else if (log->lines >= HAPROXY_LOG_LINES_PER_SECOND)
+        (void) read_some(log);
+        if (log->lines >= HAPROXY_LOG_LINES_PER_SECOND)
                 pause_reading(log);
         return 0;
 }
 
-int haproxy_log_new(sd_event *event, int directory, HaproxyLog **ret, int *ret_fd, Error *err) {
+// The mode last: until then it is nobody's. One that is there may have something in it that nobody has read.
+static int open_pipe(HaproxyLog *log, gid_t gid, Error *err) {
+        struct stat st;
+
+        if (mkfifoat(log->directory, HAPROXY_LOG_PIPE, 0) < 0 && errno != EEXIST)
+                return error_set_errno(err, errno, "cannot make " HAPROXY_LOG_PIPE);
+        log->pipe = openat(log->directory, HAPROXY_LOG_PIPE, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+        if (log->pipe < 0 || fstat(log->pipe, &st) < 0)
+                return error_set_errno(err, errno, "cannot open " HAPROXY_LOG_PIPE);
+        if (!S_ISFIFO(st.st_mode))
+                return error_set(err, ERR_UNAVAILABLE, HAPROXY_LOG_PIPE " is no pipe");
+        if (fchown(log->pipe, (uid_t) -1, gid) < 0 || fchmod(log->pipe, 0660) < 0)
+                return error_set_errno(err, errno, "cannot prepare " HAPROXY_LOG_PIPE);
+        (void) fcntl(log->pipe, F_SETPIPE_SZ, PIPE_SIZE); // without it hostd may be away for a shorter time
+        return 0;
+}
+
+int haproxy_log_new(sd_event *event, int directory, gid_t gid, HaproxyLog **ret, Error *err) {
         _cleanup_(haproxy_log_freep) HaproxyLog *log = calloc(1, sizeof(HaproxyLog));
-        _cleanup_close_ int write_end = -EBADF;
-        int ends[2], r;
+        int r;
 
         if (!log)
                 return error_set_errno(err, ENOMEM, "cannot keep a log");
@@ -130,16 +146,14 @@ int haproxy_log_new(sd_event *event, int directory, HaproxyLog **ret, int *ret_f
         r = open_file(log);
         if (r < 0)
                 return error_set_errno(err, r, "cannot write " HAPROXY_LOG_FILE);
-        if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
-                return error_set_errno(err, errno, "cannot make a pipe");
-        log->pipe = ends[0];
-        write_end = ends[1];
+        r = open_pipe(log, gid, err);
+        if (r < 0)
+                return r;
         r = sd_event_add_io(event, &log->io, log->pipe, EPOLLIN, on_io, log);
         if (r < 0)
                 return error_set_errno(err, r, "cannot read a pipe");
         (void) sd_event_source_set_priority(log->io, SD_EVENT_PRIORITY_IDLE); // a guest decides how much there is
         *ret = TAKE_PTR(log);
-        *ret_fd = TAKE_FD(write_end);
         return 0;
 }
 

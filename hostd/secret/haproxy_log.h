@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// HaproxyLog: takes what one HAProxy says through a pipe and keeps it in two files of bounded size, whatever the guest behind it asks and however often.
+// HaproxyLog: takes what the HAProxies of one instance say through a pipe and keeps it in two files of bounded size, whatever the guest behind it asks and however often.
 //
 // The files are on memory of the host's. So there is a bound on a line, on the lines of a second (the others are counted) and on the files; when HAProxy
 // says more, the pipe is left full and HAProxy drops it. Bytes are copied where they are printable, and mean nothing here.
+//
+// The pipe has a name, and each side has both of its ends: neither is disturbed when the other is started again. What is said meanwhile stays in it, as
+// far as it holds it.
 #pragma once
 
 #include <systemd/sd-event.h>
@@ -11,12 +14,13 @@
 
 #define HAPROXY_LOG_FILE "log"
 #define HAPROXY_LOG_OLD "log.1" // the one before
+#define HAPROXY_LOG_PIPE "log.fifo"
 #define HAPROXY_LOG_MAX (1 << 20) // of each
 #define HAPROXY_LOG_LINE_MAX 1024 // what is longer is cut
 #define HAPROXY_LOG_LINES_PER_SECOND 100
 
 typedef struct HaproxyLog HaproxyLog;
-// Appends to what is in `directory` (borrowed). The caller closes `ret_fd` when the child has it; writing to it never blocks.
-int haproxy_log_new(sd_event *event, int directory, HaproxyLog **ret, int *ret_fd, Error *err);
+// Appends to what is in `directory` (borrowed, root's), where it makes the pipe for processes of `gid`. Writing to that never blocks.
+int haproxy_log_new(sd_event *event, int directory, gid_t gid, HaproxyLog **ret, Error *err);
 HaproxyLog *haproxy_log_free(HaproxyLog *log); // writes what is still in the pipe first, within the same bounds
 DEFINE_CLEANUP(HaproxyLog, haproxy_log_free)

@@ -17,8 +17,7 @@
 struct Runtime {
         sd_event *event; // borrowed
         RuntimeSpec spec;
-        struct sockaddr_un address;
-        char *map; // owned
+        char *socket, *map; // owned
         sd_event_source *io, *deadline;
         int fd;
         size_t step; // 0: prepare, 1..n: add, n + 1: commit
@@ -47,6 +46,7 @@ Runtime *runtime_free(Runtime *rt) {
         hang_up(rt);
         rt->deadline = sd_event_source_disable_unref(rt->deadline);
         runtime_entries_free(rt->spec.entries, rt->spec.n_entries);
+        free(rt->socket);
         free(rt->map);
         free(rt);
         return NULL;
@@ -103,29 +103,36 @@ static int write_command(Runtime *rt, Error *err) {
 
 // ---- one connection ----
 
-static int dial(Runtime *rt, Error *err) {
+int runtime_dial(const char *path, uid_t uid, pid_t *ret_pid, Error *err) {
         _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
         struct ucred peer;
         socklen_t size = sizeof(peer);
 
+        if (strlen(path) >= sizeof(address.sun_path))
+                return error_set_errno(err, ENAMETOOLONG, "%s", path);
+        memcpy(address.sun_path, path, strlen(path) + 1);
         if (fd < 0)
                 return error_set_errno(err, errno, "cannot make a socket");
-        if (connect(fd, (const struct sockaddr *) &rt->address, sizeof(rt->address)) < 0)
+        if (connect(fd, (const struct sockaddr *) &address, sizeof(address)) < 0)
                 return error_set(err, ERR_UNAVAILABLE, "HAProxy does not listen on its admin socket: %s", strerror(errno));
         // Its directory is HAProxy's own: what it put there must at least not be another's.
-        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != rt->spec.uid)
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != uid)
                 return error_set(err, ERR_DENIED, "the admin socket of HAProxy is not HAProxy's");
-        rt->fd = TAKE_FD(fd);
-        return 0;
+        if (ret_pid)
+                *ret_pid = peer.pid;
+        return TAKE_FD(fd);
 }
 
 static int on_io(sd_event_source *source, int fd, uint32_t events, void *userdata);
 
 static int begin_step(Runtime *rt, Error *err) {
-        int r = dial(rt, err);
+        int r = runtime_dial(rt->socket, rt->spec.uid, NULL, err);
 
-        if (r >= 0)
+        if (r >= 0) {
+                rt->fd = r;
                 r = write_command(rt, err);
+        }
         if (r < 0)
                 return r;
         r = sd_event_add_io(rt->event, &rt->io, rt->fd, EPOLLOUT | EPOLLIN, on_io, rt);
@@ -207,12 +214,9 @@ int runtime_fill(sd_event *event, const RuntimeSpec *spec, Runtime **ret, Error 
         rt->spec = *spec;
         rt->fd = -EBADF;
         rt->map = strdup(spec->map);
-        rt->address.sun_family = AF_UNIX;
-        if (!rt->map || strlen(spec->map) > 160)
-                return error_set_errno(err, rt->map ? ENAMETOOLONG : ENOMEM, "cannot hand values on");
-        if (strlen(spec->socket) >= sizeof(rt->address.sun_path))
-                return error_set_errno(err, ENAMETOOLONG, "%s", spec->socket);
-        memcpy(rt->address.sun_path, spec->socket, strlen(spec->socket) + 1);
+        rt->socket = strdup(spec->socket);
+        if (!rt->map || !rt->socket || strlen(spec->map) > 160)
+                return error_set_errno(err, rt->map && rt->socket ? ENAMETOOLONG : ENOMEM, "cannot hand values on");
         r = begin_step(rt, err);
         if (r < 0)
                 return r;

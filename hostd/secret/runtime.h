@@ -36,3 +36,6 @@ int runtime_fill(sd_event *event, const RuntimeSpec *spec, Runtime **ret, Error 
 Runtime *runtime_free(Runtime *runtime); // gives up; HAProxy keeps what it had
 DEFINE_CLEANUP(Runtime, runtime_free)
 void runtime_entries_free(RuntimeEntry *entries, size_t n);
+// A connection to an admin socket, which must be `uid`'s; of the process that listens there, whose id `ret_pid` (may be NULL) gets. The descriptor, or
+// ERR_UNAVAILABLE, ERR_DENIED.
+int runtime_dial(const char *path, uid_t uid, pid_t *ret_pid, Error *err);

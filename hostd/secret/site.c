@@ -2,6 +2,7 @@
 // Site: see site.h.
 #include "secret/site.h"
 
+#include <sodium.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -57,14 +58,6 @@ static int write_leaf(int crt, const Ca *ca, const Binding *b, Error *err) {
         return r < 0 ? error_set_errno(err, r, "cannot write a certificate") : 0;
 }
 
-static int link_front(const Site *site, Error *err) {
-        if (unlinkat(site->directory, HAPROXY_FRONT, 0) < 0 && errno != ENOENT)
-                return error_set_errno(err, errno, "cannot replace %s", HAPROXY_FRONT);
-        if (symlinkat(SOCK "/" HAPROXY_FRONT, site->directory, HAPROXY_FRONT) < 0)
-                return error_set_errno(err, errno, "cannot make %s", HAPROXY_FRONT);
-        return 0;
-}
-
 // All anew: a leaf of a host that is no longer granted must not be served.
 static int write_leaves(int conf, const Site *site, const Ca *ca, const Binding *const *bindings, size_t n, Error *err) {
         _cleanup_close_ int crt = -EBADF;
@@ -87,6 +80,66 @@ int site_config(const Site *site, const Binding *const *bindings, size_t n, char
                 return error_set_errno(err, ENOMEM, "cannot write a configuration");
         return haproxy_config(&config, ret, err);
 }
+
+// ---- hosts ----
+
+void site_hosts_free(SiteHost *hosts, size_t n) {
+        for (size_t i = 0; hosts && i < n; i++)
+                free(hosts[i].host);
+        free(hosts);
+}
+
+// What alone concerns the host, as the configuration would say it; where it stands is no part of it.
+static int host_text(const Site *site, const Binding *const *bindings, size_t n, const char *host, char **ret, Error *err) {
+        _cleanup_free_ const Binding **own = calloc(n + 1, sizeof(Binding *));
+        _cleanup_free_ HaproxyRule *rules = calloc(site->n_rules + 1, sizeof(HaproxyRule));
+        HaproxyConfig config = {.sockets = "/s", .certificates = "/c", .map = "/m", .log = "stdout", .authorities = site->authorities, .bindings = own,
+                                .with_rules = site->with_rules, .rules = rules};
+
+        if (!own || !rules)
+                return error_set_errno(err, ENOMEM, "cannot describe a host");
+        for (size_t i = 0; i < n; i++)
+                if (strcmp(bindings[i]->host, host) == 0)
+                        own[config.n_bindings++] = bindings[i];
+        for (size_t i = 0; i < site->n_rules; i++)
+                if (strcmp(site->rules[i].host, host) == 0)
+                        rules[config.n_rules++] = site->rules[i];
+        return haproxy_config(&config, ret, err);
+}
+
+static int host_fill(const Site *site, const Binding *const *bindings, size_t n, const Binding *first, SiteHost *ret, Error *err) {
+        unsigned char hash[sizeof(ret->digest) / 2];
+        _cleanup_free_ char *text = NULL;
+        int r = host_text(site, bindings, n, first->host, &text, err);
+
+        if (r < 0)
+                return r;
+        ret->host = strdup(first->host);
+        if (!ret->host || crypto_generichash(hash, sizeof(hash), (const unsigned char *) text, strlen(text), NULL, 0) != 0)
+                return error_set_errno(err, ENOMEM, "cannot describe a host");
+        (void) snprintf(ret->id, sizeof(ret->id), "%s", first->id);
+        (void) sodium_bin2hex(ret->digest, sizeof(ret->digest), hash, sizeof(hash));
+        return 0;
+}
+
+int site_hosts(const Site *site, const Binding *const *bindings, size_t n, SiteHost **ret, size_t *ret_n, Error *err) {
+        SiteHost *hosts = calloc(n + 1, sizeof(SiteHost));
+        size_t used = 0;
+        int r = hosts ? 0 : error_set_errno(err, ENOMEM, "cannot describe the hosts");
+
+        for (size_t i = 0; r >= 0 && i < n; i++)
+                if (haproxy_is_first_of_host(bindings, i))
+                        r = host_fill(site, bindings, n, bindings[i], &hosts[used++], err);
+        if (r < 0) {
+                site_hosts_free(hosts, used);
+                return r;
+        }
+        *ret = hosts;
+        *ret_n = used;
+        return 0;
+}
+
+// ---- the whole ----
 
 static int write_config(int conf, const Site *site, const Binding *const *bindings, size_t n, Error *err) {
         _cleanup_free_ char *text = NULL;
@@ -114,8 +167,6 @@ int site_write(const Site *site, const Vault *vault, const Binding *const *bindi
                 r = write_leaves(conf, site, ca, bindings, n, err);
         if (r >= 0)
                 r = write_config(conf, site, bindings, n, err);
-        if (r >= 0)
-                r = link_front(site, err);
         if (r < 0)
                 return r;
         r = io_write_atomic(site->directory, "ca.pem", ca->certificate, strlen(ca->certificate), 0644);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Site: the files that the HAProxy of one instance runs with, below a directory of its own:
+// Site: the files that one HAProxy of an instance runs with, below a directory of its own:
 //
 //   conf/  root's, readable by HAProxy: haproxy.cfg, the empty map, crt/ID.pem for each host of the grants
 //   sock/  HAProxy's, and the group's that may connect to it: front.sock and admin.sock
-//   front.sock  a link to that below sock/: hostd-proxy knows the site's directory only
 //   ca.pem the authority's certificate, for the instance to trust
 //
 // No value of a secret is in any of them, nor the authority's key. Made anew as a whole, also over what another hostd left.
@@ -29,6 +28,14 @@ typedef struct Site {
 
 // `ret_renew` gets when it should be done again: a leaf ends some time after.
 int site_write(const Site *site, const Vault *vault, const Binding *const *bindings, size_t n_bindings, usec_t *ret_renew, Error *err);
+// One host of the grants: what the configuration says of it, and by which grant it is named there. An equal digest is an equal treatment.
+typedef struct SiteHost {
+        char *host; // owned
+        char id[17];
+        char digest[33];
+} SiteHost;
+int site_hosts(const Site *site, const Binding *const *bindings, size_t n_bindings, SiteHost **ret, size_t *ret_n, Error *err);
+void site_hosts_free(SiteHost *hosts, size_t n);
 // The configuration that site_write() would write. Caller frees.
 int site_config(const Site *site, const Binding *const *bindings, size_t n_bindings, char **ret, Error *err);
 // The values of the bindings, for runtime_fill(). One that cannot stand in its place any more is an error.

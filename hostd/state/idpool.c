@@ -27,6 +27,7 @@ typedef struct IdLine {
 // One of the two files, read whole: they are small, and both are walked twice (first for the pool, then for what overlaps it).
 typedef struct IdFile {
         const char *name;
+        const char *owner; // of another pool than root's; NULL: root's
         char *text;
         size_t size;
         IdLine pool;
@@ -99,7 +100,9 @@ static int each_line(IdFile *file, const IdLine *pool, EachLine fn, Error *err) 
 
 // The largest line of root's is the pool; smaller ones (podman as root has one by habit) are left to their use.
 static int pick_pool(const IdLine *line, IdFile *file, const IdLine *pool, Error *err) {
-        if (line->root && line->count > file->pool.count)
+        bool ours = file->owner ? strcmp(line->owner, file->owner) == 0 : line->root;
+
+        if (ours && line->count > file->pool.count)
                 file->pool = *line;
         return 0;
 }
@@ -111,10 +114,10 @@ static int refuse_overlap(const IdLine *line, IdFile *file, const IdLine *pool, 
         if (line->base >= pool->base + pool->count || pool->base >= line->base + line->count)
                 return 0;
         return error_set(err, ERR_DEGRADED,
-                         "/etc/%s line %u gives %s the ids %llu to %llu, which are part of root's pool; move that range "
+                         "/etc/%s line %u gives %s the ids %llu to %llu, which are part of %s's pool; move that range "
                          "below %llu or remove the line",
                          file->name, line->number, line->owner, (unsigned long long) line->base,
-                         (unsigned long long) (line->base + line->count - 1), (unsigned long long) pool->base);
+                         (unsigned long long) (line->base + line->count - 1), pool->owner, (unsigned long long) pool->base);
 }
 
 static int file_load(int etc, IdFile *file, Error *err) {
@@ -190,6 +193,39 @@ int idpool_load(const char *etc, IdPool *ret, Error *err) {
                 .ignored = uid.ignored + gid.ignored,
         };
         return 0;
+}
+
+static int range_check(const IdFile *uid, const IdFile *gid, uint32_t least, Error *err) {
+        const IdLine *line = &uid->pool;
+
+        if (line->count < least || line->base < IDPOOL_FIRST || line->base + line->count > IDPOOL_END)
+                return error_set(err, ERR_DEGRADED, "/etc/subuid gives %s no %u ids: \"hostd-subids add\" does", uid->owner, least);
+        if (line->base != gid->pool.base || line->count != gid->pool.count)
+                return error_set(err, ERR_DEGRADED, "/etc/subuid and /etc/subgid do not give %s the same ids", uid->owner);
+        return 0;
+}
+
+int idpool_load_range(const char *etc, const char *owner, uint32_t least, uint32_t *ret_base, Error *err) {
+        _cleanup_close_ int dir = open(etc, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        IdFile uid = {.name = "subuid", .owner = owner}, gid = {.name = "subgid", .owner = owner};
+        int r;
+
+        if (dir < 0)
+                return error_set_errno(err, errno, "opening %s", etc);
+        r = file_load(dir, &uid, err);
+        if (r == 0)
+                r = file_load(dir, &gid, err);
+        if (r == 0)
+                r = range_check(&uid, &gid, least, err);
+        if (r == 0)
+                r = each_line(&uid, &uid.pool, refuse_overlap, err);
+        if (r == 0)
+                r = each_line(&gid, &gid.pool, refuse_overlap, err);
+        free(uid.text);
+        free(gid.text);
+        if (r == 0)
+                *ret_base = (uint32_t) uid.pool.base;
+        return r;
 }
 
 // Slot 1 begins at the pool's base: no id is lost to alignment, and a slot that would reach beyond the end has no base.

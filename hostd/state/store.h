@@ -85,3 +85,5 @@ typedef struct IdPool {
 } IdPool;
 int idpool_load(const char *etc, IdPool *ret, Error *err);
 uint32_t idpool_slot_base(const IdPool *pool, uint16_t slot); // 0 if the slot does not fit
+// Another owner's range of at least `least` ids, in the same files, by the same rules. ERR_DEGRADED.
+int idpool_load_range(const char *etc, const char *owner, uint32_t least, uint32_t *ret_base, Error *err);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #include "base/io.h"
 #include "core/interceptor.h"
@@ -26,6 +27,15 @@ static usec_t limit(void) {
 
 static const Interceptor *it(const World *w) {
         return interceptor_find(w->m.secrets, "one");
+}
+
+// The newest; NULL: none.
+static const Generation *newest(const World *w) {
+        return it(w) ? it(w)->generations : NULL;
+}
+
+static pid_t pid_of(const World *w) {
+        return newest(w) ? newest(w)->pid : 0;
 }
 
 typedef bool (*Condition)(const World *w);
@@ -62,11 +72,13 @@ static char *show_map(World *w) {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         char command[256], *text = NULL;
-        const Interceptor *i = it(w);
+        const Generation *g = newest(w);
         size_t size;
 
-        snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock/admin.sock", i->path);
-        snprintf(command, sizeof(command), "show map %s/conf/secret.map\n", i->path);
+        if (!g)
+                return strdup("");
+        snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock/admin.sock", g->path);
+        snprintf(command, sizeof(command), "show map %s/conf/secret.map\n", g->path);
         if (connect(fd, (struct sockaddr *) &address, sizeof(address)) < 0 || io_write_all(fd, command, strlen(command)) < 0 || io_read_all(fd, 65536, &text, &size) < 0)
                 return strdup("");
         return text;
@@ -87,6 +99,65 @@ static Value *value_of(const char *text) {
         return value;
 }
 
+static char *net; // interceptor_net.py
+
+typedef struct Talk {
+        char path[128];
+        pid_t pid;
+} Talk;
+
+// One in hostd-proxy's place.
+static Talk talk(World *w, const char *verb, const char *host, const char *id) {
+        static int n;
+        char front[160];
+        const Binding *b = w->m.secrets ? secrets_find(w->m.secrets, id) : NULL;
+        char token[64];
+        Talk t;
+
+        snprintf(token, sizeof(token), "%s", b ? b->placeholder : id);
+        snprintf(t.path, sizeof(t.path), "%s/talk%d", w->directory, n++);
+        snprintf(front, sizeof(front), "%s/haproxy/7/front.sock", w->run);
+        t.pid = fork();
+        if (t.pid == 0) {
+                execl("/usr/bin/python3", "python3", net, verb, front, host, token, t.path, NULL);
+                _exit(127);
+        }
+        return t;
+}
+
+// "end": it was cut.
+static char *said(const Talk *t) {
+        char *text = NULL;
+
+        return io_read_file(AT_FDCWD, t->path, 4096, &text, NULL) < 0 ? strdup("") : text;
+}
+
+static bool has_said(World *w, const Talk *t, const char *text) {
+        for (usec_t end = clock_monotonic() + limit(); clock_monotonic() < end;) {
+                _cleanup_free_ char *now = said(t);
+                if (strstr(now, text))
+                        return true;
+                run_for(w, 20 * USEC_PER_MSEC);
+        }
+        return false;
+}
+
+static bool goes_on(World *w, const Talk *t) {
+        _cleanup_free_ char *before = said(t), *after = NULL;
+
+        run_for(w, 500 * USEC_PER_MSEC * report_slow());
+        after = said(t);
+        if (strtoul(after, NULL, 10) > strtoul(before, NULL, 10))
+                return true;
+        printf("it said \"%s\", then \"%s\"\n", before, after);
+        return false;
+}
+
+static void hang_up(Talk *t) {
+        (void) kill(t->pid, SIGKILL);
+        (void) waitpid(t->pid, NULL, 0);
+}
+
 static bool grant(World *w, const char *host, char ret_id[17]) {
         Binding *b = calloc(1, sizeof(Binding));
 
@@ -104,6 +175,9 @@ static bool setup(World *w) {
         if (!mkdtemp(w->directory) || chmod(w->directory, 0711) < 0)
                 return false;
         snprintf(w->store, sizeof(w->store), "%s/state.db", w->directory);
+        snprintf(w->run, sizeof(w->run), "%s/audit", w->directory);
+        if (audit_open(w->run, &w->m.audit, NULL) < 0)
+                return false;
         snprintf(w->run, sizeof(w->run), "%s/run", w->directory);
         (void) umask(0077);
         if (mkdir(w->run, 0755) < 0 || chmod(w->run, 0755) < 0)
@@ -123,6 +197,7 @@ static void teardown(World *w) {
         w->m.stopping = true;
         (void) instance_free(w->instance);
         (void) store_close(w->m.store);
+        (void) audit_close(w->m.audit);
         event_bus_free(w->m.bus);
         sd_event_unref(w->m.event);
         (void) close_fd(w->m.state_fd);
@@ -130,12 +205,11 @@ static void teardown(World *w) {
 }
 
 static bool others_read_nothing(World *w) {
-        static const char *const files[] = {"conf/haproxy.cfg", "conf/crt", "conf/secret.map", "log"};
-        const Interceptor *i = it(w);
+        static const char *const files[] = {"conf/haproxy.cfg", "conf/crt", "conf/secret.map", "hosts", "filled", "../log", "../log.fifo"};
 
         for (size_t k = 0; k < ELEMENTS(files); k++) {
                 struct stat st;
-                if (fstatat(i->directory, files[k], &st, 0) < 0 || (st.st_mode & 07))
+                if (fstatat(newest(w)->directory, files[k], &st, 0) < 0 || (st.st_mode & 07) || (st.st_gid != 0 && st.st_gid != it(w)->uid))
                         return false;
         }
         return true;
@@ -147,7 +221,7 @@ static bool proxy_may_connect(World *w) {
         struct stat st, above;
 
         return proxy && fstatat(it(w)->directory, "front.sock", &st, 0) == 0 && S_ISSOCK(st.st_mode) && st.st_gid == proxy->pw_gid && (st.st_mode & 0777) == 0660 &&
-               fstatat(it(w)->directory, "sock", &above, AT_SYMLINK_NOFOLLOW) == 0 && above.st_gid == proxy->pw_gid && (above.st_mode & 0777) == 0750;
+               fstatat(newest(w)->directory, "sock", &above, AT_SYMLINK_NOFOLLOW) == 0 && above.st_gid == proxy->pw_gid && (above.st_mode & 0777) == 0750;
 }
 
 // No file of this process can grow.
@@ -171,6 +245,25 @@ static unsigned stored(World *w) {
         return (unsigned) n;
 }
 
+// The answer of the oldest to how the server of the first host is.
+static bool is_refused(const World *w) {
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        _cleanup_free_ char *text = NULL;
+        const Generation *g = it(w)->serving;
+        char command[128];
+        size_t size;
+
+        for (size_t i = 0; g && i < g->n_hosts; i++)
+                if (strcmp(g->hosts[i].host, "a.example.com") == 0) {
+                        snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock/admin.sock", g->path);
+                        snprintf(command, sizeof(command), "show servers state host_%s\n", g->hosts[i].id);
+                        return connect(fd, (struct sockaddr *) &address, sizeof(address)) == 0 && io_write_all(fd, command, strlen(command)) == 0 &&
+                               io_read_all(fd, 65536, &text, &size) == 0 && strstr(text, "origin 0.0.0.0 0 1 ");
+                }
+        return true;
+}
+
 static bool all_settled(const World *w) {
         return w->m.secrets->n_leaving == 0;
 }
@@ -183,14 +276,14 @@ static void ends_on_a_full_disk(World *w) {
         CHECK(grant(w, "a.example.com", ids[0]) && grant(w, "b.example.com", ids[1]) && grant(w, "c.example.com", ids[2]), "three more grants");
         run_for(w, 200 * USEC_PER_MSEC);
         CHECK(wait_for(w, is_ready) && map_has(w, ids[0]), "are served");
-        w->old = it(w)->pid;
+        w->old = pid_of(w);
         disk_is_full(true);
         CHECK(secrets_ungrant(w->m.secrets, ids[0], NULL) < 0, "the disk is full: an ungrant says that it failed");
-        CHECK(it(w)->pid <= 0 && !secrets_find(w->m.secrets, ids[0]), "but nothing serves it any more, from this moment on");
+        CHECK(!secrets_find(w->m.secrets, ids[0]) && wait_for(w, is_refused), "but nothing serves it any more");
         disk_is_full(false);
-        CHECK(wait_for(w, is_reaped), "its HAProxy is dead");
         CHECK(strcmp(w->m.secrets->bindings[1]->id, ids[1]) == 0 && strcmp(w->m.secrets->bindings[2]->id, ids[2]) == 0, "the others are in their order");
         CHECK(stored(w) == before + 3, "it is still on disk");
+        run_for(w, 200 * USEC_PER_MSEC);
         CHECK(wait_for(w, is_ready) && !map_has(w, ids[0]) && map_has(w, ids[1]), "the others are served again");
         CHECK(wait_for(w, all_settled) && stored(w) == before + 2, "when the disk has room it goes from there");
         disk_is_full(true);
@@ -202,12 +295,12 @@ static void ends_on_a_full_disk(World *w) {
 
 // HAProxy has the values of the one, and hostd has not read yet that it has.
 static bool is_at_its_end(World *w) {
-        while (!it(w)->filling && sd_event_run(w->m.event, limit()) > 0)
+        while (!newest(w)->filling && sd_event_run(w->m.event, limit()) > 0)
                 ;
-        while (it(w)->filling && !map_has(w, "dmFsdWUtdGhyZWU="))
+        while (newest(w)->filling && !map_has(w, "dmFsdWUtdGhyZWU="))
                 if (sd_event_run(w->m.event, limit()) <= 0)
                         return false;
-        return it(w)->filling;
+        return newest(w)->filling;
 }
 
 // One rotation while the values of another are on their way, at the moment in which their end would be taken for its own: the newest is what stays.
@@ -234,7 +327,7 @@ static bool has_no_core(World *w) {
         _cleanup_free_ char *filter = NULL;
         char path[64];
 
-        snprintf(path, sizeof(path), "/proc/%d/coredump_filter", it(w)->pid);
+        snprintf(path, sizeof(path), "/proc/%d/coredump_filter", pid_of(w));
         return io_read_file(AT_FDCWD, path, 64, &filter, NULL) >= 0 && filter[0] && strtoul(filter, NULL, 16) == 0;
 }
 
@@ -247,7 +340,7 @@ static void knows_no_rules(World *w) {
         w->m.desired = &desired;
         w->instance->config = &config;
         interceptors_sync(&w->m);
-        CHECK(it(w)->pid <= 0 && strcmp(interceptor_state(it(w)), "failed") == 0, "no one knows the rules: HAProxy ends, and serves nothing by old ones");
+        CHECK(!newest(w) && strcmp(interceptor_state(it(w)), "failed") == 0, "no one knows the rules: HAProxy ends, and serves nothing by old ones");
         config.policies = NULL;
         CHECK(wait_for(w, is_ready), "it is back when they are known");
         w->instance->config = NULL;
@@ -268,9 +361,139 @@ static void says_what_is_wrong(World *w) {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-        snprintf(address.sun_path, sizeof(address.sun_path), "%s/sock/front.sock", it(w)->path);
+        snprintf(address.sun_path, sizeof(address.sun_path), "%s/front.sock", it(w)->path);
         CHECK(connect(fd, (struct sockaddr *) &address, sizeof(address)) == 0 && io_write_all(fd, head, strlen(head)) == 0, "a guest speaks no TLS");
         CHECK(wait_for(w, log_has_error), "the log says so");
+}
+
+// Whatever the next hostd does, they are the same process, with the values that they have.
+static void restarts(World *w, const Talk *a, const Talk *b) {
+        unsigned number = newest(w)->number;
+        struct stat before, after;
+        pid_t pid = pid_of(w);
+
+        CHECK(fstatat(newest(w)->directory, "filled", &before, 0) == 0, "hostd ends");
+        w->m.secrets = secrets_free(w->m.secrets);
+        usleep(200000);
+        secrets_open(&w->m);
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready) && pid_of(w) == pid && newest(w)->number == number, "the next takes the same HAProxy over");
+        CHECK(goes_on(w, a) && goes_on(w, b), "no connection ended");
+        CHECK(fstatat(newest(w)->directory, "filled", &after, 0) == 0 && after.st_ino == before.st_ino, "and nothing was handed on again");
+        CHECK(it(w)->serving && it(w)->serving->next && it(w)->serving->next->closing, "the older one is known, too");
+}
+
+static bool is_alone(const World *w) {
+        return newest(w) && !newest(w)->next;
+}
+
+static bool all_have(World *w, const char *text) {
+        for (const Generation *g = newest(w); g; g = g->next) {
+                Generation *first = it(w)->generations;
+                bool has;
+                ((Interceptor *) it(w))->generations = (Generation *) g;
+                has = map_has(w, text);
+                ((Interceptor *) it(w))->generations = first;
+                if (!has)
+                        return false;
+        }
+        return true;
+}
+
+static bool is_confined(World *w) {
+        _cleanup_free_ char *status = NULL, *limits = NULL;
+        char path[64], uids[128];
+
+        snprintf(path, sizeof(path), "/proc/%d/status", pid_of(w));
+        snprintf(uids, sizeof(uids), "Uid:\t%1$u\t%1$u\t%1$u\t%1$u\nGid:\t%1$u\t%1$u\t%1$u\t%1$u\n", 2000007);
+        if (io_read_file(AT_FDCWD, path, 65536, &status, NULL) < 0)
+                return false;
+        snprintf(path, sizeof(path), "/proc/%d/limits", pid_of(w));
+        return io_read_file(AT_FDCWD, path, 65536, &limits, NULL) >= 0 && strstr(status, uids) && strstr(status, "CapPrm:\t0000000000000000") &&
+               strstr(status, "CapEff:\t0000000000000000") && strstr(status, "CapAmb:\t0000000000000000") && strstr(status, "NoNewPrivs:\t1") &&
+               strstr(status, "Groups:\t \n") && strstr(limits, "Max core file size        0                    0") && strstr(limits, "Max file size             0                    0");
+}
+
+// By HAProxy's clock: there is no hostd.
+static void ends_alone(World *w) {
+        Binding *brief = calloc(1, sizeof(Binding));
+        usec_t until = clock_realtime() + 6 * USEC_PER_SEC * report_slow();
+        char token[64];
+        Talk a, b;
+
+        *brief = (Binding) {.secret = "token", .instance = "one", .host = strdup("stay.example.com"), .port = 443, .place = BINDING_HEADER, .field = strdup("X-Key"),
+                            .until = until};
+        CHECK(secrets_grant(w->m.secrets, brief, NULL) == 0, "a brief grant");
+        snprintf(token, sizeof(token), "%s", brief->placeholder);
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready), "is served");
+        a = talk(w, "once", "stay.example.com", token);
+        CHECK(has_said(w, &a, "200 value-five"), "has its value");
+        w->m.secrets = secrets_free(w->m.secrets);
+        while (clock_realtime() < until + USEC_PER_SEC)
+                usleep(100000);
+        b = talk(w, "once", "stay.example.com", token);
+        CHECK(has_said(w, &b, "403"), "hostd is away at its end, and it is over");
+        secrets_open(&w->m);
+        hang_up(&a);
+        hang_up(&b);
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready), "the next hostd has one for the others");
+}
+
+// A change of one host's grants is nothing to the others'.
+static void streams(World *w) {
+        Value *five = value_of("value-five");
+        char stay[17], come[17], more[17];
+        Talk a, b, c;
+
+        CHECK(grant(w, "stay.example.com", stay), "a grant");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready) && is_confined(w), "its HAProxy is a user of the slot's own, without rights");
+        a = talk(w, "stream", "stay.example.com", stay);
+        CHECK(has_said(w, &a, "value-two"), "a stream that was let in by its value");
+        CHECK(grant(w, "come.example.com", come), "a grant for another host");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready), "is served");
+        b = talk(w, "stream", "come.example.com", come);
+        CHECK(has_said(w, &b, "value-two") && goes_on(w, &a), "has a stream of its own, and the first goes on");
+        restarts(w, &a, &b);
+        CHECK(secrets_rotate(w->m.secrets, "token", five, NULL) == 0 && wait_for(w, is_ready), "a rotation");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(all_have(w, "dmFsdWUtZml2ZQ=="), "reaches those that only serve what they have");
+        CHECK(secrets_ungrant(w->m.secrets, come, NULL) == 0, "the other grant ends");
+        CHECK(has_said(w, &b, "end"), "its stream is cut");
+        CHECK(goes_on(w, &a), "and the first goes on");
+        CHECK(wait_for(w, is_ready), "what is left is served");
+        c = talk(w, "once", "come.example.com", "hostd-ph-00");
+        CHECK(has_said(w, &c, "closed"), "what is not granted is closed");
+        hang_up(&c);
+        c = talk(w, "once", "stay.example.com", stay);
+        CHECK(has_said(w, &c, "200 value-five"), "a new request has the new value");
+        hang_up(&c);
+        CHECK(grant(w, "stay.example.com", more), "another grant for the same host");
+        CHECK(has_said(w, &a, "end"), "does end the stream to that");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready) && secrets_ungrant(w->m.secrets, stay, NULL) == 0 && secrets_ungrant(w->m.secrets, more, NULL) == 0 && wait_for(w, is_gone), "without grants there is no HAProxy");
+        hang_up(&a);
+        hang_up(&b);
+        CHECK(grant(w, "stay.example.com", stay), "again");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready) && grant(w, "come.example.com", come), "and another");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready) && !is_alone(w) && wait_for(w, is_alone), "one that serves nobody ends by itself");
+        ends_alone(w);
+        w->old = pid_of(w);
+        w->m.secrets = secrets_free(w->m.secrets);
+        instance_set_state(w->instance, INSTANCE_STOPPED);
+        CHECK(kill(w->old, 0) == 0, "hostd is away, HAProxy is there");
+        secrets_open(&w->m);
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(is_gone(w) && (waitpid(w->old, NULL, 0), wait_for(w, is_reaped)), "an instance that stopped meanwhile has none any more");
+        instance_set_state(w->instance, INSTANCE_RUNNING);
+        CHECK(wait_for(w, is_ready), "and has one when it runs");
+        CHECK(secrets_ungrant(w->m.secrets, stay, NULL) == 0 && secrets_ungrant(w->m.secrets, come, NULL) == 0 && wait_for(w, is_gone), "all end");
+        (void) value_free(five);
 }
 
 static void life(World *w) {
@@ -290,25 +513,30 @@ static void life(World *w) {
         CHECK(has_no_core(w), "no dump would have its memory in it");
         CHECK(others_read_nothing(w), "others read none of its files");
         CHECK(proxy_may_connect(w), "hostd-proxy may connect, and no other");
-        pid = it(w)->pid;
+        pid = pid_of(w);
         CHECK(secrets_rotate(w->m.secrets, "token", two, NULL) == 0 && wait_for(w, is_ready), "rotation");
         CHECK(map_has(w, "dmFsdWUtdHdv") && !map_has(w, "dmFsdWUtb25l"), "the new value is there and the old one is not");
-        CHECK(it(w)->pid == pid, "in the same process");
+        CHECK(pid_of(w) == pid, "in the same process");
         (void) kill(pid, SIGKILL);
         run_for(w, 200 * USEC_PER_MSEC);
-        CHECK(wait_for(w, is_ready) && it(w)->pid != pid && map_has(w, "dmFsdWUtdHdv"), "it is killed: it comes back with the value");
+        CHECK(wait_for(w, is_ready) && pid_of(w) != pid && map_has(w, "dmFsdWUtdHdv"), "it is killed: it comes back with the value");
         CHECK(grant(w, "other.example.com", second), "another grant");
         run_for(w, 200 * USEC_PER_MSEC);
         CHECK(wait_for(w, is_ready) && map_has(w, first) && map_has(w, second), "HAProxy serves both");
         CHECK(secrets_ungrant(w->m.secrets, first, NULL) == 0, "the first grant ends");
         run_for(w, 200 * USEC_PER_MSEC);
         CHECK(wait_for(w, is_ready) && !map_has(w, first) && map_has(w, second), "HAProxy serves the other");
-        w->old = it(w)->pid;
+        w->old = pid_of(w);
         instance_set_state(w->instance, INSTANCE_STOPPED);
         CHECK(wait_for(w, is_gone) && wait_for(w, is_reaped), "the instance stops: HAProxy is gone");
         instance_set_state(w->instance, INSTANCE_RUNNING);
         CHECK(wait_for(w, is_ready), "and back with it");
         says_what_is_wrong(w);
+        CHECK(secrets_ungrant(w->m.secrets, second, NULL) == 0 && wait_for(w, is_gone), "the second ends");
+        streams(w);
+        CHECK(grant(w, "other.example.com", second), "a grant as before");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready), "is served");
         knows_no_rules(w);
         rotates_twice(w);
         ends_on_a_full_disk(w);
@@ -320,10 +548,11 @@ static void life(World *w) {
         (void) value_free(two);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
         World w = {.m.state_fd = -EBADF};
 
-        if (!setup(&w)) {
+        net = argc > 1 ? argv[1] : NULL;
+        if (!net || !setup(&w)) {
                 puts("FAILED: no world");
                 return 1;
         }

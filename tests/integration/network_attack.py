@@ -1169,7 +1169,8 @@ def test_helpers(d):
     run("ip", "-6", "route", "replace", "fd50::1", "via", "2a01:4f8:2::1")
     reach = lambda uid: {a for a in inside if as_user(uid, *a)}
     check(reach(proxy) == set(inside), "before it is told who they are the host's users reach everything %s" % (set(inside) - reach(proxy)))
-    d.ok("helpers %d %d %d @10.50.0.1 @fd50::1" % (resolver, resolver, proxy))
+    d.ok("helpers %d %d %d 5000-5003 @10.50.0.1 @fd50::1" % (resolver, resolver, proxy))
+    check([as_user(uid, "10.50.0.1", 80) for uid in (4999, 5000, 5003, 5004)] == [True, False, False, True] and as_user(5003, "93.1.1.1", 80), "a range of users, and none beside it")
     for uid, what in ((proxy, "proxy"), (resolver, "resolver")):
         found = reach(uid)
         check(found == ({("10.50.0.1", 53, "STREAM")} if uid == resolver else set()), "%s: nothing private, nothing of the host, no instance %s" % (what, found))

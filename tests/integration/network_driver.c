@@ -97,7 +97,7 @@ static int do_name(char **a, Error *err) {
         return network_name_insert(network, &name, err);
 }
 
-// helpers RESOLVER UID… [@UPSTREAM…]
+// helpers RESOLVER UID… [FIRST-LAST] [@UPSTREAM…]
 static int do_helpers(char **a, Error *err) {
         NetworkHelpers helpers = {.resolver = number(a[1])};
 
@@ -106,6 +106,8 @@ static int do_helpers(char **a, Error *err) {
                         helpers.upstreams[helpers.n_upstreams].family = strchr(*p, ':') ? AF_INET6 : AF_INET;
                         (void) inet_pton(helpers.upstreams[helpers.n_upstreams].family, *p + 1, helpers.upstreams[helpers.n_upstreams].address);
                         helpers.n_upstreams++;
+                } else if (strchr(*p, '-')) {
+                        (void) sscanf(*p, "%u-%u", &helpers.first_uid, &helpers.last_uid);
                 } else {
                         helpers.uids[helpers.n_uids++] = number(*p);
                 }

@@ -24,6 +24,7 @@ LAYERS = {
     "hostd/resolver": ("base", "border", "resolver", *BORDER_NETWORK),
     "hostd/proxy": ("base", "border", "proxy", *BORDER_NETWORK),
     "hostd/flow": ("base", "border", "flow", *BORDER_NETWORK),
+    "hostd/haproxy": ("base",),
     "hostd/secret": ("base", "state", "secret"),
     "hostd/core": ("base", "quotas", "network", "wire", "model", "api", "state", "secret", "border", "core",
                    "build/apt.h", "build/manifest.h", "build/mirrors.h", "build/wire.h", "instance/netns.h", "instance/spec.h", "guest/proto.h", "guest/tree.h"),

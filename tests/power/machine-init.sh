@@ -37,7 +37,7 @@ mount --bind "$root/srv/disk/state" "$root/var/lib/hostd"
 for user in hostd-build hostd-resolver hostd-proxy hostd-flow hostd-haproxy; do
         chroot "$root" useradd --system --home-dir /nonexistent --shell /usr/sbin/nologin $user 2>/dev/null || true
 done
-for file in "$root/etc/subuid" "$root/etc/subgid"; do printf 'hostd-build:524288:65536\nroot:1048576:1073741824\n' >"$file"; done
+for file in "$root/etc/subuid" "$root/etc/subgid"; do printf 'hostd-build:524288:65536\nhostd-haproxy:589824:1024\nroot:1048576:1073741824\n' >"$file"; done
 for group in hostd-admin hostd hostd-view; do chroot "$root" groupadd -f --system $group; done
 ip link set lo up
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8

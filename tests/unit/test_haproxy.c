@@ -299,7 +299,9 @@ static void test_log(void **state) {
         memset(full, 'y', HAPROXY_LOG_MAX - 10);
         assert_int_equal(io_write_atomic(directory, HAPROXY_LOG_FILE, full, HAPROXY_LOG_MAX - 10, 0600), 0);
         assert_int_equal(sd_event_new(&event), 0);
-        assert_int_equal(haproxy_log_new(event, directory, &log, &fd, NULL), 0);
+        assert_int_equal(haproxy_log_new(event, directory, getegid(), &log, NULL), 0);
+        fd = openat(directory, HAPROXY_LOG_PIPE, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        assert_true(fd >= 0);
         assert_true(flood(event, fd) > 0);
         assert_true(write(fd, "the end", 7) == 7 || errno == EAGAIN);
         log = haproxy_log_free(log);
@@ -326,7 +328,9 @@ static void test_log_end(void **state) {
         assert_non_null(mkdtemp(path));
         directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         assert_int_equal(sd_event_new(&event), 0);
-        assert_int_equal(haproxy_log_new(event, directory, &log, &fd, NULL), 0);
+        assert_int_equal(haproxy_log_new(event, directory, getegid(), &log, NULL), 0);
+        fd = openat(directory, HAPROXY_LOG_PIPE, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        assert_true(fd >= 0);
         assert_int_equal(write(fd, "one\ntwo", 7), 7);
         log = haproxy_log_free(log);
         text = log_text_of(directory, HAPROXY_LOG_FILE, NULL);

@@ -80,6 +80,37 @@ static void test_table(void **state) {
         }
 }
 
+#define OURS "ours:70000:1024\n"
+static const struct {
+        const char *what, *subuid, *subgid;
+        uint32_t base; // 0: refused
+        const char *wants;
+} ranges[] = {
+        {"a range", POOL OURS, POOL OURS, 70000, NULL},
+        {"the largest", POOL "ours:1000:5\n" OURS, POOL OURS, 70000, NULL},
+        {"none", POOL, POOL, 0, "/etc/subuid gives ours no 1024 ids"},
+        {"too small", "ours:70000:1023\n", "ours:70000:1023\n", 0, "gives ours no 1024 ids"},
+        {"among the host's users", "ours:60000:1024\n", "ours:60000:1024\n", 0, "gives ours no 1024 ids"},
+        {"beyond the last", "ours:4294966800:1024\n", "ours:4294966800:1024\n", 0, "gives ours no 1024 ids"},
+        {"other groups", OURS, "ours:80000:1024\n", 0, "do not give ours the same ids"},
+        {"not in subgid", OURS, POOL, 0, "do not give ours the same ids"},
+        {"another's, too", OURS "you:71023:1\n", OURS, 0, "line 2 gives you the ids 71023 to 71023, which are part of ours's pool"},
+        {"another's in subgid", OURS, "all:1:4294967295\n" OURS, 0, "/etc/subgid line 1 gives all"},
+};
+
+static void test_ranges(void **state) {
+        for (size_t i = 0; i < ELEMENTS(ranges); i++) {
+                _cleanup_error_ Error e = ERROR_NULL;
+                char *dir = make_root(ranges[i].subuid, ranges[i].subgid);
+                uint32_t base = 0;
+                int r = idpool_load_range(dir, "ours", 1024, &base, &e);
+
+                drop_root(dir);
+                if (base != ranges[i].base || (r >= 0) != (base > 0) || (r < 0 && (e.code != ERR_DEGRADED || !strstr(e.message, ranges[i].wants))))
+                        fail_msg("%s: %d %u %s", ranges[i].what, r, base, error_message(&e, r));
+        }
+}
+
 static void refused(char *dir, const char *wants) {
         _cleanup_error_ Error e = ERROR_NULL;
         IdPool pool;
@@ -122,7 +153,7 @@ static void test_slot_base(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_table),
+                cmocka_unit_test(test_table), cmocka_unit_test(test_ranges),
                 cmocka_unit_test(test_files),
                 cmocka_unit_test(test_slot_base),
         };

@@ -277,9 +277,9 @@ static void test_helpers(void **state) {
                 "helper ct direction reply accept", "helper meta skuid 7 ip daddr { 10.0.0.53 } meta l4proto { tcp, udp } th dport 53 accept", "helper oifname \"hv*\" goto helper_deny",
                 "helper fib daddr type { local, broadcast, multicast, anycast } goto helper_deny", "helper ip daddr 10.99.0.0/16 goto helper_deny",
                 "helper ip6 daddr 2a01:4f8:1:1::/64 goto helper_deny", "helper ip daddr @deny4 goto helper_deny", "helper ip6 daddr @deny6 goto helper_deny", "helper accept\n",
-                "helpers meta skuid { 7, 8 } goto helper\n", NULL,
+                "helpers meta skuid { 7, 8, 70000-71023 } goto helper\n", NULL,
         };
-        NetworkHelpers helpers = {.uids = {7, 8}, .n_uids = 2, .resolver = 7, .upstreams = {{AF_INET, {10, 0, 0, 53}}}, .n_upstreams = 1};
+        NetworkHelpers helpers = {.uids = {7, 8}, .n_uids = 2, .first_uid = 70000, .last_uid = 71023, .resolver = 7, .upstreams = {{AF_INET, {10, 0, 0, 53}}}, .n_upstreams = 1};
         NetworkSettings s = settings_new();
         _cleanup_free_ char *text = TEXT_OF(ruleset_helpers(f, &s, &helpers));
 

@@ -35,7 +35,7 @@ kept() {
 }
 
 host empty ''
-add; has root:1048576:1073741824; has hostd-build:524288:65536
+add; has root:1048576:1073741824; has hostd-build:524288:65536; has hostd-haproxy:589824:1024
 cp "$work/root/etc/subuid" "$work/once"; add; cmp -s "$work/once" "$work/root/etc/subuid" || bad "a second run adds something"
 kept
 
@@ -50,7 +50,7 @@ add; has me:100000:65536; has root:1048576:1073741824; kept
 host "others where ours would be" 'me:524288:65536
 incus:1000000:1000000000
 '
-add; has hostd-build:589824:65536; has root:1001390080:1073741824; kept
+add; has hostd-build:589824:65536; has hostd-haproxy:655360:1024; has root:1001390080:1073741824; kept
 
 host "hexadecimal and octal" 'a:0x100000:65536
 b:010000000:1048576

@@ -37,7 +37,8 @@ accounts() {
         for group in hostd-admin hostd hostd-view; do getent group $group >/dev/null || return 1; done
         [ "$(getent passwd hostd-build | cut -d: -f7)" = /usr/sbin/nologin ] || return 1
         grep -qx root:1048576:1073741824 /etc/subuid && grep -qx root:1048576:1073741824 /etc/subgid &&
-                grep -q '^hostd-build:' /etc/subuid && grep -q '^hostd-build:' /etc/subgid
+                grep -q '^hostd-build:' /etc/subuid && grep -q '^hostd-build:' /etc/subgid &&
+                grep -q '^hostd-haproxy:.*:1024$' /etc/subuid && grep -q '^hostd-haproxy:.*:1024$' /etc/subgid
 }
 
 # What is the case when the packages are gone, whatever became of the data.

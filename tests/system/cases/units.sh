@@ -212,6 +212,36 @@ builds() {
         echo "builds: are units"
 }
 
+# The HAProxy of an instance is a unit, another user than that of the unit, outlives hostd, and ends with the last grant.
+haproxies() { systemctl list-units --plain --no-legend --state=active 'hostd-haproxy@*' | awk '{ print $1 }'; }
+interceptor() {
+        local base unit pid id
+        printf 'a value' | hostctl secret set units-secret
+        hostctl secret grant units-secret a --host api.example.com --header X-Key >granted
+        id=$(grep -oE '[0-9a-f]{16}' granted | head -n 1)
+        until_true 30 sh -c 'hostctl secret grants a | grep -q ready'
+        unit=$(haproxies)
+        [ "$(wc -w <<<"$unit")" = 1 ]
+        pid=$(property "$unit" MainPID)
+        base=$(sed -n 's/^hostd-haproxy:\([0-9]*\):.*/\1/p' /etc/subuid)
+        [ "$(sed -n 's/^Uid:\t\([0-9]*\)\t.*/\1/p' "/proc/$pid/status")" -gt "$base" ]
+        grep -q '^CapEff:.0000000000000000$' "/proc/$pid/status"
+        grep -q '^CapPrm:.0000000000000000$' "/proc/$pid/status"
+        grep -q '^Seccomp:.*2' "/proc/$pid/status"
+        [ "$(readlink "/proc/$pid/exe")" = /usr/sbin/haproxy ]
+        nft list chain inet hostd helpers | grep -q "$base-"
+        systemctl restart hostd
+        until_true 30 sh -c 'hostctl secret grants a | grep -q ready'
+        [ "$(haproxies)" = "$unit" ] && [ "$(property "$unit" MainPID)" = "$pid" ]
+        kill -9 "$pid"
+        until_true 60 sh -c "[ -n \"\$(systemctl list-units --plain --no-legend --state=active 'hostd-haproxy@*' | grep -v '$unit')\" ]"
+        until_true 30 sh -c 'hostctl secret grants a | grep -q ready'
+        hostctl secret ungrant "$id"
+        until_true 30 sh -c "[ -z \"\$(systemctl list-units --plain --no-legend 'hostd-haproxy@*')\" ]"
+        hostctl secret revoke units-secret
+        echo "interceptor: a unit"
+}
+
 hostctl launch agent a -s memory=512MiB -s pids=512 -s disk=300MiB
 until_true 120 hostctl exec a -- test -S /run/dbus/system_bus_socket
 show
@@ -219,6 +249,7 @@ exposure
 inherited
 own_helpers
 builds
+interceptor
 start_by_hand
 stop_by_hand
 kill_by_hand
