@@ -77,12 +77,24 @@ cuts_verify() {
                 limited 60 guest_ssh 'cat /root/next' </dev/null >"$cuts_notes.next" && mv "$cuts_notes.next" "$cuts_notes"
 }
 
+# A panic of the emulated kernel while it is looked at is one more cut, after which the same must be true.
+cuts_look() {
+        cuts_verify && return
+        guest_panicked || return 1
+        cuts_say "# the guest's kernel panicked while it was looked at, once more"
+        kill -9 "$guest_pid" 2>/dev/null
+        wait "$guest_pid" 2>/dev/null
+        guest_pid=
+        cuts_boot && cuts_verify
+}
+
 # What there is to look at, and the end of this guest: what comes after a broken promise proves nothing.
 cuts_broken() { # NUMBER WHAT
         failed_cuts=$((failed_cuts + 1))
         cuts_say "FAIL: cut $1 (seed $HOSTD_SYSTEM_SEED.$1): $2"
         { grep BROKEN "$work/cuts.verify" | head -n 12; grep -v BROKEN "$work/cuts.verify" | tail -n 5; } 2>/dev/null | cut -c1-500 | sed 's/^/    /' >>"$cuts_log"
         cp "$cuts_notes" "$(case_log cuts)-$1.notes"
+        [ -z "$guest_dir" ] || cp "$guest_dir/console.log" "$(case_log cuts)-$1.console"
         [ -z "$guest_pid" ] || limited 90 guest_ssh 'journalctl --no-pager -o short-precise -b -1 | tail -n 300; echo ======== the boot after the cut; journalctl -b --no-pager -o short-precise' </dev/null >"$(case_log cuts)-$1.journal" 2>&1
         [ -z "${HOSTD_SYSTEM_KEEP_DISKS:-}" ] || cp --sparse=always "$guest_dir"/*.ground.qcow2 "$HOSTD_SYSTEM_KEEP_DISKS/"
         guest_remove
@@ -96,7 +108,7 @@ cuts_one() { # NUMBER
         booted=$SECONDS
         cuts_boot || { cuts_broken "$1" "the guest does not boot ($(tail -n 1 "$work/cuts.out"))"; return; }
         booted=$((SECONDS - booted))
-        cuts_verify >"$work/cuts.verify" || { cuts_broken "$1" "$(tail -n 1 "$work/cuts.out")"; return; }
+        cuts_look >"$work/cuts.verify" || { cuts_broken "$1" "$(tail -n 1 "$work/cuts.out")"; return; }
         passed_cuts=$((passed_cuts + 1))
         grep '^refused' "$work/cuts.out" | sed 's/^/# /' >>"$cuts_log"
         cuts_say "ok: cut $1: $(tail -n 1 "$work/cuts.out"); $(grep answered "$work/cuts.verify"); booted in $booted s, all in $((SECONDS - begin)) s"
