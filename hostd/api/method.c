@@ -97,7 +97,7 @@ static const Param params_diff[] = {
 static const Param params_flows[] = {
         NAME_PARAM,
         {"denied", 'D', PARAM_BOOL, 0, .doc = "only what was denied"},
-        {"since", 0, PARAM_SPAN, 0, .min = 1, .max = INT64_MAX, .meta = "SPAN", .doc = "only this far back"},
+        {"since", 0, PARAM_SPAN, PARAM_SINCE, .min = 1, .max = INT64_MAX, .meta = "SPAN|TIME", .doc = "only this far back, or since then: 2h, 14:30, \"2026-01-31 14:30\""},
         {"kind", 'k', PARAM_STRING, 0, VALID_NAME, .meta = "KIND", .doc = "who says so: dns, tls, http, connect (resolver and proxy) or kernel", .choices = choices_flow},
         {"limit", 'n', PARAM_INT, 0, .min = 1, .max = 1000000, .meta = "N", .doc = "only the newest (default 1000)"},
         FORMAT_PARAMS,
@@ -105,7 +105,7 @@ static const Param params_flows[] = {
 };
 static const Param params_why[] = {
         NAME_PARAM,
-        {"since", 0, PARAM_SPAN, 0, .min = 1, .max = INT64_MAX, .meta = "SPAN", .doc = "only this far back (default 1d)"},
+        {"since", 0, PARAM_SPAN, PARAM_SINCE, .min = 1, .max = INT64_MAX, .meta = "SPAN|TIME", .doc = "only this far back, or since then (default 1d)"},
         FORMAT_PARAMS,
         END,
 };
@@ -266,7 +266,7 @@ static const Param params_audit_tail[] = {
         END,
 };
 static const Param params_audit_query[] = {
-        {"since", 0, PARAM_SPAN, 0, .meta = "SPAN", .doc = "only this far back"},
+        {"since", 0, PARAM_SPAN, PARAM_SINCE, .meta = "SPAN|TIME", .doc = "only this far back, or since then"},
         {"method", 0, PARAM_STRING, 0, VALID_TEXT, .meta = "METHOD", .doc = "only this method"},
         {"target", 0, PARAM_STRING, 0, VALID_TEXT, .meta = "NAME", .doc = "only of this instance, policy or template"},
         {"user", 'u', PARAM_STRING, 0, VALID_TEXT, .meta = "USER", .doc = "only of this caller"},

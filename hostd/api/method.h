@@ -101,6 +101,7 @@ typedef enum ParamFlags {
         PARAM_MANY = 1 << 3,       // CLI: the positional `name` may be given several times: hostctl makes one call each
         PARAM_LOCAL = 1 << 4,      // hostctl's own option, never sent
         PARAM_NEW = 1 << 5,        // names what is not there yet
+        PARAM_SINCE = 1 << 6,      // of a SPAN; CLI: also the moment so long ago
 } ParamFlags;
 
 typedef struct Param {

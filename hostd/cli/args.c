@@ -116,9 +116,17 @@ static int read_size(const Param *p, const char *word, json_t **value, Error *er
 }
 
 static int read_span(const Param *p, const char *word, json_t **value, Error *err) {
-        usec_t n;
+        usec_t n, now = clock_realtime();
         int r = clock_parse_span(word, &n);
 
+        if (r < 0 && p->flags & PARAM_SINCE) {
+                r = clock_parse_moment(word, now, &n);
+                if (r == -ERANGE)
+                        return error_set_field(err, p->name, "%s \"%s\" is still to come", p->name, word);
+                if (r < 0)
+                        return error_set_field(err, p->name, "%s \"%s\" is neither a time span such as \"2h\" nor a time such as \"14:30\" or \"2026-01-31 14:30\"", p->name, word);
+                n = MAX2(now - n, (usec_t) 1);
+        }
         if (r < 0 || n > INT64_MAX)
                 return error_set_field(err, p->name, "%s \"%s\" is not a time span such as \"90s\" or \"5min\"", p->name, word);
         *value = json_integer((json_int_t) n);

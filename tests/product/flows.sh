@@ -29,6 +29,9 @@ check "a denial by a rule is there, with policy and rule" wait_for 10 is_there \
 check "a denial by default, too" wait_for 10 is_there '.port == 9001 and .protocol == "tcp" and .rule == null and .reason == "denied: no rule allows it"' --denied
 check_is "--denied shows nothing else" 0 count '.verdict != "deny"' --denied
 check_is "nor does --kind" 0 count '.kind != "kernel"' --kind kernel
+check "--since takes a time of day" test "$(count true --since "$(date -d '-2 min' +%H:%M)")" -gt 0
+check "and one of a date, as it is shown" test "$(count true --since "$(date -u -d '-2 min' +%FT%TZ)")" -gt 0
+check_status "but none that is still to come" 2 "still to come" hostctl flows pt-f --since "$(date -d '+1 day' +%F)"
 check_is "--limit" 1 count true --limit 1
 check_status "the table" 0 "deny +kernel +$origin_denied:8080 +tcp .* pt-flows rule 1 +denied by rule 1 of policy pt-flows" hostctl flows pt-f
 check_status "why: which rule" 0 "kernel +$origin_denied:8080 +tcp +denied by rule 1 of policy pt-flows: $origin_denied/32 any +allow $origin_denied/32 tcp 8080" hostctl why pt-f

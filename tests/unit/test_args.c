@@ -3,10 +3,13 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/session.h"
@@ -205,8 +208,75 @@ static void test_values(void **state) {
         }
 }
 
+static usec_t at(int year, int month, int day, int hour, int minute, int second) {
+        struct tm tm = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day, .tm_hour = hour, .tm_min = minute, .tm_sec = second};
+
+        return (usec_t) timegm(&tm) * USEC_PER_SEC;
+}
+
+// Two hours ahead of UTC; now is half past noon there.
+static void test_moments(void **state) {
+        const usec_t now = at(2026, 3, 10, 10, 30, 0);
+        const struct { const char *text; int r; usec_t want; } cases[] = {
+                {"12:30", 0, now},
+                {"12:29", 0, now - 60 * USEC_PER_SEC},
+                {"12:31", 0, at(2026, 3, 9, 10, 31, 0)}, // of yesterday
+                {"00:00", 0, at(2026, 3, 9, 22, 0, 0)},
+                {"12:29:59", 0, now - USEC_PER_SEC},
+                {"12:29:59.5", 0, now - USEC_PER_SEC / 2},
+                {"10:29Z", 0, now - 60 * USEC_PER_SEC},
+                {"23:59Z", 0, at(2026, 3, 9, 23, 59, 0)},
+                {"2026-03-10", 0, at(2026, 3, 9, 22, 0, 0)},
+                {"2026-01-02 14:30", 0, at(2026, 1, 2, 12, 30, 0)},
+                {"2026-01-02T14:30:01", 0, at(2026, 1, 2, 12, 30, 1)},
+                {"2026-01-02T14:30:00.250000Z", 0, at(2026, 1, 2, 14, 30, 0) + USEC_PER_SEC / 4},
+                {"2024-02-29", 0, at(2024, 2, 28, 22, 0, 0)},
+                {"2026-03-10 12:31", -ERANGE, 0},
+                {"2027-01-01", -ERANGE, 0},
+                {"2026-02-29", -EINVAL, 0},  {"2026-13-01", -EINVAL, 0}, {"2026-1-2", -EINVAL, 0}, {"24:00", -EINVAL, 0},   {"12:60", -EINVAL, 0},
+                {"12", -EINVAL, 0},          {"12:3", -EINVAL, 0},       {"12:30:", -EINVAL, 0},   {"12:30 ", -EINVAL, 0},  {"", -EINVAL, 0},
+                {"2026-01-02 ", -EINVAL, 0}, {"2026-01-02Z", -EINVAL, 0}, {"12:30:00.", -EINVAL, 0}, {"-1:30", -EINVAL, 0}, {"yesterday", -EINVAL, 0},
+        };
+
+        assert_int_equal(setenv("TZ", "EET-2", 1), 0);
+        tzset();
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                usec_t got = 0;
+                if (clock_parse_moment(cases[i].text, now, &got) != cases[i].r || got != cases[i].want)
+                        fail_msg("\"%s\": %lld", cases[i].text, (long long) got);
+        }
+        assert_int_equal(unsetenv("TZ"), 0);
+        tzset();
+}
+
+// A span where a moment was given: hostd knows no time zones.
+static void test_since(void **state) {
+        const Method *method = method_get(METHOD_INSTANCE_FLOWS);
+        char wanted[CLOCK_TEXT_MAX];
+        usec_t ago = clock_realtime() - 90 * 60 * USEC_PER_SEC;
+        const struct { const char *word; bool good; int64_t least, most; } cases[] = {
+                {"2h", true, 7200000000, 7200000000}, {"10m", true, 600000000, 600000000}, {clock_format(ago, wanted), true, 5400000000, 5460000000}, {"2100-01-01", false, 0, 0}, {"soon", false, 0, 0},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                char *argv[] = {(char *) "a", (char *) "--since", (char *) cases[i].word, NULL};
+                _cleanup_args_ Args args = {0};
+                _cleanup_error_ Error err = ERROR_NULL;
+                assert_int_equal(args_parse(method, argv, &args, &err) >= 0, cases[i].good);
+                if (cases[i].good)
+                        assert_in_range(json_integer_value(json_object_get(args.parameters, "since")), cases[i].least, cases[i].most);
+                else
+                        assert_string_equal(err.field, "since");
+        }
+        // Where a span is meant, a time is none.
+        char *argv[] = {(char *) "1", (char *) "--for", (char *) "12:30", NULL};
+        _cleanup_args_ Args args = {0};
+        assert_true(args_parse(method_get(METHOD_APPROVAL_APPROVE), argv, &args, NULL) < 0);
+}
+
 int main(void) {
         static const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_moments),   cmocka_unit_test(test_since),
                 cmocka_unit_test(test_words),     cmocka_unit_test(test_options),  cmocka_unit_test(test_many_names),
                 cmocka_unit_test(test_every_row), cmocka_unit_test(test_every_position_and_option),
                 cmocka_unit_test(test_locations), cmocka_unit_test(test_values),
