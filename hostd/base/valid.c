@@ -224,6 +224,16 @@ static bool check_url_path(const char *v) {
         return true;
 }
 
+// What hostd-resolver can copy the records of and does not answer anyway; a test holds both lists together.
+static bool check_dns_type(const char *v) {
+        static const char *const types[] = {"TXT", "NS", "PTR", "CAA", "TLSA", "SSHFP", "NAPTR", "URI", "SMIMEA", "OPENPGPKEY"};
+
+        for (size_t i = 0; i < ELEMENTS(types); i++)
+                if (strcmp(types[i], v) == 0)
+                        return true;
+        return false;
+}
+
 typedef struct ValidRow {
         const char *first; // allowed first characters, NULL for any
         const char *rest;  // allowed further characters, NULL for any
@@ -264,6 +274,7 @@ static const ValidRow valid_table[_VALID_MAX] = {
         [VALID_HOST] = {LOWER DIGIT "_", LOWER DIGIT "_-.", 253, false, check_host, "an exact host name in lower case such as \"api.example.com\""},
         [VALID_HEADER] = {LOWER UPPER, LOWER UPPER DIGIT "-", 64, false, NULL, "letters, digits and dashes, beginning with a letter"},
         [VALID_QUERY] = {NULL, LOWER UPPER DIGIT "_.~-", 64, false, NULL, "letters, digits and any of _ . ~ -"},
+        [VALID_DNS_TYPE] = {UPPER, UPPER, 16, false, check_dns_type, "one of TXT, NS, PTR, CAA, TLSA, SSHFP, NAPTR, URI, SMIMEA and OPENPGPKEY"},
         [VALID_REASON] = {NULL, NULL, 200, false, check_text, "UTF-8 text without control characters, 1 to 200 bytes"},
         [VALID_LOGIN] = {NULL, LOWER UPPER DIGIT "._@+-", 64, false, NULL, "letters, digits and any of . _ @ + -"},
 };

@@ -32,6 +32,7 @@ typedef enum ValidKind {
         VALID_HOST,     // exact DNS name, lower case, at least two labels
         VALID_HEADER,   // name of an HTTP header, or a word in front of a credential: [A-Za-z][A-Za-z0-9-]{0,63}
         VALID_QUERY,    // name of a query parameter that needs no escapes: [A-Za-z0-9_.~-]{1,64}
+        VALID_DNS_TYPE, // a type of DNS records that an instance's questions may have by its configuration: "TXT"
         VALID_REASON,   // why somebody asks or refuses, shown to others: UTF-8 without control characters, 1 to 200 bytes
         VALID_LOGIN,    // user of HTTP Basic: [A-Za-z0-9._@+-]{1,64}
         _VALID_MAX,

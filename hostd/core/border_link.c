@@ -14,11 +14,12 @@
 #include "network/view.h"
 
 #define RESOLV_CONF "/etc/resolv.conf"
-
-// What a slot may ask for, until its instance's file says something else.
+// Of a build; an instance has its own.
 #define DNS_RATE 200
 #define DNS_BURST 400
 #define DNS_NAMES 100
+
+// What a slot may ask for, until its instance's file says something else.
 
 typedef struct LinkSlot {
         uint64_t generation; // of the last view that has it; 0: no helper was told of it
@@ -133,10 +134,16 @@ static bool wire_view(Manager *m, uint16_t slot, const char *name, ViewSlot *ret
         return inet_ntop(AF_INET, &address.ipv4, ret->ipv4, sizeof(ret->ipv4)) && inet_ntop(AF_INET6, &address.ipv6, ret->ipv6, sizeof(ret->ipv6));
 }
 
+static void view_limits(const InstanceConfig *config, ViewSlot *view) {
+        view->dns = (ViewDns) {.rate = (uint32_t) config->dns_rate, .burst = (uint32_t) config->dns_burst, .names = (uint32_t) config->dns_names, .types = config->dns_types};
+}
+
 static bool slot_view(Manager *m, const Instance *instance, ViewSlot *ret) {
         if (!instance_is_active(instance) || instance->unplugged || !wire_view(m, instance->record.slot, instance->record.name, ret))
                 return false;
         ret->offline = instance_network_is_cut(instance);
+        if (instance->config)
+                view_limits(instance->config, ret);
         return true;
 }
 

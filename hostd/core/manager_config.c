@@ -26,6 +26,10 @@ static bool network_limits_changed(const InstanceConfig *a, const InstanceConfig
         return false;
 }
 
+static bool dns_changed(const InstanceConfig *a, const InstanceConfig *b) {
+        return a->dns_rate != b->dns_rate || a->dns_burst != b->dns_burst || a->dns_names != b->dns_names || !strv_equal(a->dns_types, b->dns_types);
+}
+
 // What a running instance must be told. Failures become warnings: the configuration is in force, the kernel is behind.
 static void apply_one(Manager *m, Instance *instance, const Desired *old) {
         const InstanceConfig *before = desired_find_instance(old, instance->record.name);
@@ -39,7 +43,7 @@ static void apply_one(Manager *m, Instance *instance, const Desired *old) {
                 instance->wanted_limits++;
         } else if (!strv_equal(before->policies, instance->config->policies) || before->offline != instance->config->offline ||
             !strv_equal(before->package_registries, instance->config->package_registries) || policies_changed(old, m->desired, instance->config) ||
-            network_limits_changed(before, instance->config))
+            network_limits_changed(before, instance->config) || dns_changed(before, instance->config))
                 instance->wanted_network++;
         if (before && instance_config_diff(before, instance->config))
                 instance->wanted_limits++;

@@ -62,6 +62,14 @@ static const SchemaRow instance_rows[] = {
          .doc = "its package clients are set to run no programs of packages when they install, as far as they can be"},
         {"package_registries", SCHEMA_LIST, AT(package_registries), VALID_HOST,
          .doc = "hosts of @packages that are approved for it; all others of the list are not reached by such a rule"},
+        {"dns_rate", SCHEMA_COUNT, AT(dns_rate), .min = 1, .max = 100000, .fallback = "200",
+         .doc = "questions of the DNS per second, in the long run"},
+        {"dns_burst", SCHEMA_COUNT, AT(dns_burst), .min = 1, .max = 100000, .fallback = "400",
+         .doc = "questions of the DNS at once, before dns_rate counts"},
+        {"dns_names", SCHEMA_COUNT, AT(dns_names), .min = 1, .max = 100000, .fallback = "100",
+         .doc = "different names of one zone per minute; names that a rule names exactly are not counted"},
+        {"dns_types", SCHEMA_LIST, AT(dns_types), VALID_DNS_TYPE,
+         .doc = "types of DNS records that are answered besides A, AAAA, CNAME, MX and SRV: TXT, NS, PTR, CAA, TLSA, SSHFP, NAPTR, URI, SMIMEA, OPENPGPKEY"},
         {"boot", SCHEMA_CHOICE, AT(boot), .choices = boot_modes, .fallback = "last",
          .doc = "start with the host: last (as it was), on or off"},
         {"boot_order", SCHEMA_INT, AT(boot_order), .min = -1000, .max = 1000, .fallback = "0",
@@ -95,7 +103,7 @@ static const SchemaRow instance_rows[] = {
         LIMIT(LIMIT_TRAFFIC),
 };
 _Static_assert(ELEMENTS(instance_rows) <= 64, "a difference is a bit set of 64 rows");
-_Static_assert(ELEMENTS(instance_rows) == 14 + _LIMIT_MAX, "every limit has a row");
+_Static_assert(ELEMENTS(instance_rows) == 18 + _LIMIT_MAX, "every limit has a row");
 
 const Schema instance_schema = {instance_rows, ELEMENTS(instance_rows)};
 

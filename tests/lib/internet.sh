@@ -37,7 +37,7 @@ internet_make() {
         ip -n $net route add default via 11.209.0.1 dev eth0
         ip -n $net -6 route add default via fe80::1 dev eth0
         ip netns exec $net dnsmasq -C /dev/null --no-resolv --no-hosts --no-daemon --log-queries --pid-file --listen-address=$dns --bind-interfaces \
-                --address=/good.example.org/$good --address=/good.example.org/$good6 --address=/evil.example.org/$evil --address=/rebind.example.org/10.1.2.3 \
+                --address=/good.example.org/$good --address=/good.example.org/$good6 --address=/evil.example.org/$evil --address=/rebind.example.org/10.1.2.3 --txt-record=good.example.org,text \
                 >"$work/dnsmasq" 2>&1 &
         openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=good.example.org -addext subjectAltName=DNS:good.example.org,DNS:evil.example.org \
                 -keyout "$work/key" -out "$work/cert" >/dev/null 2>&1 || return 1

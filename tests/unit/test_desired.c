@@ -105,6 +105,7 @@ static void test_set(void **state) {
         assert_true(a->limits.value[LIMIT_DISK] == 10ULL << 30 && a->limits.value[LIMIT_SWAP] == 0);
         assert_true(a->limits.value[LIMIT_OPEN_FILES] == 65536 && a->limits.value[LIMIT_CPU] == 1000);
         assert_true(a->stop_timeout == 90 * USEC_PER_SEC && a->boot == BOOT_LAST && !a->read_only);
+        assert_true(a->dns_rate == 200 && a->dns_burst == 400 && a->dns_names == 100 && !a->dns_types);
         assert_string_equal(a->policies[0], "dns");
         assert_string_equal(a->template, "agent");
         assert_string_equal(a->allow_degraded[0], "apparmor");
@@ -141,6 +142,10 @@ static void test_refused(void **state) {
                 {"instances.d/x.conf", "pids = 100;\npids = 100;", "instances.d/x.conf:2: duplicate setting name", NULL},
                 {"instances.d/x.conf", "boot = 1;", "instances.d/x.conf:1: boot must be a string", "boot"},
                 {"instances.d/x.conf", "boot = \"no\";", "instances.d/x.conf:1: boot \"no\" is not valid: it must be one of last, on, off", "boot"},
+                {"instances.d/x.conf", "dns_rate = 0;", "instances.d/x.conf:1: dns_rate \"0\"", "dns_rate"},
+                {"instances.d/x.conf", "dns_burst = 100001;", "instances.d/x.conf:1: dns_burst \"100001\"", "dns_burst"},
+                {"instances.d/x.conf", "dns_names = \"many\";", "instances.d/x.conf:1: dns_names", "dns_names"},
+                {"instances.d/x.conf", "dns_types = [\"TXT\", \"ANY\"];", "instances.d/x.conf:1: dns_types \"ANY\" is not valid: it must be one of TXT", "dns_types"},
                 {"instances.d/x.conf", "boot_order = 1001;", "instances.d/x.conf:1: boot_order \"1001\"", "boot_order"},
                 {"instances.d/x.conf", "boot_order = 0.5;", "instances.d/x.conf:1: boot_order must be a whole number", "boot_order"},
                 {"instances.d/x.conf", "stop_timeout = \"2h\";", "instances.d/x.conf:1: stop_timeout \"2h\"", "stop_timeout"},

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/valid.h"
 #include "resolver/dns.h"
 
 // A string literal with escapes as a message; the compiler adds a zero that is not part of it.
@@ -326,6 +327,16 @@ static void test_types(void **state) {
 
         assert_int_equal(dns_type_from_name("txt"), DNS_TXT);
         assert_int_equal(dns_type_from_name("ANY"), -EINVAL);
+        // What a configuration may enable is what can be answered and is not anyway.
+        static const char *const usual[] = {"A", "AAAA", "CNAME", "MX", "SRV"};
+        for (unsigned type = 0; type <= UINT16_MAX; type++) {
+                bool is_usual = false;
+                (void) dns_type_to_text((uint16_t) type, buf);
+                for (size_t i = 0; i < ELEMENTS(usual); i++)
+                        is_usual = is_usual || strcmp(usual[i], buf) == 0;
+                if (valid_is(VALID_DNS_TYPE, buf) != (dns_type_is_known((uint16_t) type) && !is_usual))
+                        fail_msg("type %s", buf);
+        }
         assert_int_equal(dns_type_from_name("NULL"), -EINVAL);
         assert_string_equal(dns_type_to_text(DNS_HTTPS, buf), "HTTPS");
         assert_string_equal(dns_type_to_text(65535, buf), "TYPE65535");
