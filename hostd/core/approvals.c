@@ -417,10 +417,13 @@ static int no_approval(uint32_t number, Error *err) {
 }
 
 static int check_terms(Approvals *s, const Approval *a, const ApproveTerms *terms, Error *err) {
+        const InstanceConfig *config = desired_find_instance(s->manager->desired, a->instance);
         const char *danger = approval_danger(a, desired_find_category(s->manager->desired, POLICY_SPARED));
 
         if (terms->to && strcmp(terms->to, a->to) != 0)
                 return error_set_field(err, "to", "approval %u is for %s, not for %s", a->number, a->to, terms->to);
+        if (config && config->offline)
+                return error_set(err, ERR_CONFLICT, "%s is offline, and no grant is in force there: say \"hostctl set %s offline=false\" first", a->instance, a->instance);
         if (danger && !terms->to)
                 return error_set(err, ERR_DENIED, "%s %s port %u is closed under any policy that does not name it (%s): if that is meant, say \"hostctl approve %u --to %s\"",
                                  a->to, protocol_name(a), a->port, danger, a->number, a->to);
