@@ -101,8 +101,8 @@ static const struct { const char *name, *type; } seen[] = {
         {"seen4", "ipv4_addr . inet_service"}, {"seen6", "ipv6_addr . inet_service"}, {"ping4", "ipv4_addr"}, {"ping6", "ipv6_addr"},
 };
 
-// What goes to the proxy is the instance's traffic like any other, on the host's side of it. Destinations are the proxy's: there are as
-// many as the policy has names.
+// What goes to the proxy is the instance's traffic like any other, on the host's side of it. Destinations are the proxy's to count, who knows
+// names.
 static void local_chain(FILE *f, uint16_t slot, const NetworkLimits *limits) {
         RULE(f, slot, "local", "counter name i%04x_tx", slot);
         RULE(f, slot, "local", "jump i%04x_rate", slot);

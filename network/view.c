@@ -147,6 +147,10 @@ static void write_slot(Writer *w, const ViewSlot *slot) {
         fputc(',', w->f);
         write_list(w, "types", slot->dns.types);
         fputs("},", w->f);
+        if (slot->destinations > 0) {
+                write_number(w, "destinations", slot->destinations);
+                fputc(',', w->f);
+        }
         if (slot->compiled->spared && slot->compiled->spared->entries) {
                 write_list(w, "spared", slot->compiled->spared->entries);
                 fputc(',', w->f);
@@ -395,17 +399,18 @@ static bool read_address(int family, const char *text, char *ret, size_t size) {
 static int read_slot(json_t *json, ViewSlot *slot, Error *err) {
         const char *ifname, *instance, *ipv4, *ipv6;
         json_t *dns, *policies, *spared = NULL;
-        json_int_t number;
+        json_int_t number, destinations = 0;
         json_error_t why;
         int offline, named_only = 0, r;
 
-        if (json_unpack_ex(json, &why, 0, "{s:I, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s?o, s?b !}", "slot", &number, "ifname", &ifname, "instance", &instance, "ipv4", &ipv4, "ipv6",
-                           &ipv6, "offline", &offline, "dns", &dns, "policies", &policies, "spared", &spared, "named_only", &named_only) < 0)
+        if (json_unpack_ex(json, &why, 0, "{s:I, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s?o, s?b, s?I !}", "slot", &number, "ifname", &ifname, "instance", &instance, "ipv4", &ipv4, "ipv6",
+                           &ipv6, "offline", &offline, "dns", &dns, "policies", &policies, "spared", &spared, "named_only", &named_only, "destinations", &destinations) < 0)
                 return unpack_failed(&why, err);
-        if (number < 1 || number > UINT16_MAX || !valid_is(VALID_IFNAME, ifname) || !valid_is(VALID_NAME, instance) ||
+        if (number < 1 || number > UINT16_MAX || !in_range(destinations, UINT32_MAX) || !valid_is(VALID_IFNAME, ifname) || !valid_is(VALID_NAME, instance) ||
             !read_address(AF_INET, ipv4, slot->ipv4, sizeof(slot->ipv4)) || !read_address(AF_INET6, ipv6, slot->ipv6, sizeof(slot->ipv6)))
                 return refuse(err, "a slot is not valid");
         slot->slot = (uint16_t) number;
+        slot->destinations = (uint32_t) destinations;
         slot->offline = offline;
         (void) snprintf(slot->ifname, sizeof(slot->ifname), "%s", ifname);
         slot->instance = strdup(instance);

@@ -31,6 +31,7 @@ typedef struct ViewSlot {
         char ipv4[INET_ADDRSTRLEN], ipv6[INET6_ADDRSTRLEN];
         bool offline; // cut off by an operator: nothing of it goes on. Compiled.offline is another thing
         ViewDns dns;
+        uint32_t destinations; // different ones a minute through the proxy; 0: any number
         Compiled *compiled; // owned share
 } ViewSlot;
 

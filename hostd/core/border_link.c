@@ -14,12 +14,11 @@
 #include "network/view.h"
 
 #define RESOLV_CONF "/etc/resolv.conf"
-// Of a build; an instance has its own.
+
+// What a build may ask for; an instance's file says it of that.
 #define DNS_RATE 200
 #define DNS_BURST 400
 #define DNS_NAMES 100
-
-// What a slot may ask for, until its instance's file says something else.
 
 typedef struct LinkSlot {
         uint64_t generation; // of the last view that has it; 0: no helper was told of it
@@ -135,6 +134,9 @@ static bool wire_view(Manager *m, uint16_t slot, const char *name, ViewSlot *ret
 }
 
 static void view_limits(const InstanceConfig *config, ViewSlot *view) {
+        uint64_t destinations = config->limits.value[LIMIT_DESTINATIONS];
+
+        view->destinations = destinations == LIMIT_UNSET ? 0 : (uint32_t) destinations;
         view->dns = (ViewDns) {.rate = (uint32_t) config->dns_rate, .burst = (uint32_t) config->dns_burst, .names = (uint32_t) config->dns_names, .types = config->dns_types};
 }
 

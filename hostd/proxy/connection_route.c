@@ -3,6 +3,7 @@
 // and again whenever the slot's rules change.
 #include "proxy/connection_internal.h"
 
+#include <arpa/inet.h>
 #include <string.h>
 #include <sys/un.h>
 
@@ -199,16 +200,30 @@ void connection_stop_asking(Connection *c) {
         }
 }
 
-// False: it is refused, since what its rule bounds cannot be counted, or is used up.
-static bool connection_admit(Connection *c, const Route *route) {
+// A name is one destination, wherever it leads; what a rule by address allows is its address.
+static bool connection_is_one_too_many(Connection *c, const ProxyAddress *target, usec_t now) {
+        char text[NAME_TEXT_MAX + 8], address[INET6_ADDRSTRLEN] = "";
+
+        if (!c->by_name)
+                (void) inet_ntop(target->family == 4 ? AF_INET : AF_INET6, target->address, address, sizeof(address));
+        (void) snprintf(text, sizeof(text), "%s %u", c->by_name ? c->host.name : address, c->port);
+        return !seen_take(&c->slot->seen, text, c->slot->destinations, now);
+}
+
+// False: it is refused, since what its rule bounds cannot be counted, or is used up, or the instance has had too many destinations.
+static bool connection_admit(Connection *c, const Route *route, const ProxyAddress *target) {
         MeterTime now = {clock_monotonic(), clock_realtime()};
         int r = connection_take_rule(c, route);
+        char reason[REASON_MAX];
 
         if (r < 0)
                 connection_fail(c, 503, "cannot count what the rule bounds", r);
         else if (c->meter && meter_is_spent(c->meter, &now))
                 connection_refuse(c, &(Refusal) {FLOW_DENY, 403, ALERT_ACCESS_DENIED, "the rule's budget for today is used up"});
-        else
+        else if (connection_is_one_too_many(c, target, now.monotonic)) {
+                (void) snprintf(reason, sizeof(reason), "more than %u different destinations in a minute", c->slot->destinations);
+                connection_refuse(c, &(Refusal) {FLOW_DENY, 403, ALERT_ACCESS_DENIED, reason});
+        } else
                 return true;
         return false;
 }
@@ -228,7 +243,7 @@ static void connection_resolved(Connection *c) {
                 connection_deny(c, &route, " (at the addresses of this name)");
                 return;
         }
-        if (!connection_admit(c, &route))
+        if (!connection_admit(c, &route, &candidates[0]))
                 return;
         // Of plain HTTP the proxy itself has seen all that there is to inspect.
         if (c->by_name && route.decision.rule->inspect && !c->request)
@@ -300,7 +315,7 @@ void connection_route(Connection *c) {
         default:
                 break;
         }
-        if (!connection_admit(c, &route))
+        if (!connection_admit(c, &route, &wanted))
                 return;
         // What a rule by address allows is a plain wire, unless a later request on it could name somebody who is denied.
         if (c->kind == FLOW_HTTP && !c->names_denied)

@@ -49,8 +49,10 @@ static int proxy_apply_slot(Proxy *proxy, const ViewSlot *view) {
         int r;
 
         // Another instance under the number of the last one: nothing of that one's is this one's.
-        if (slot && strcmp(slot->instance, view->instance) != 0)
+        if (slot && strcmp(slot->instance, view->instance) != 0) {
                 connections_cut(slot, "the instance is gone");
+                seen_done(&slot->seen);
+        }
         r = slot ? slot_update(slot, view) : proxy_add(proxy, view, &slot);
         if (r < 0) {
                 proxy_drop(proxy, view->slot); // rather none than with the rules that it had

@@ -112,6 +112,7 @@ int slot_update(Slot *slot, const ViewSlot *view) {
         (void) snprintf(slot->ifname, sizeof(slot->ifname), "%s", view->ifname);
         (void) compiled_free(slot->compiled);
         slot->compiled = compiled_share(view->compiled);
+        slot->destinations = view->destinations;
         slot->next_end = compiled_next_end(slot->compiled, clock_realtime());
         return 0;
 }
@@ -148,6 +149,7 @@ Slot *slot_free(Slot *slot) {
         for (size_t i = 0; i < SLOT_LISTENERS; i++)
                 listener_done(&slot->listeners[i]);
         (void) compiled_free(slot->compiled);
+        seen_done(&slot->seen);
         free(slot->instance);
         free(slot);
         return NULL;

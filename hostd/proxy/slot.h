@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "network/view.h"
+#include "proxy/seen.h"
 
 typedef struct Proxy Proxy;
 typedef struct Connection Connection;
@@ -30,6 +31,8 @@ struct Slot {
         char *instance;
         Compiled *compiled; // owned share
         usec_t next_end;    // of its grants, by the wall clock; USEC_INFINITY: none
+        uint32_t destinations; // different ones a minute; 0: any number
+        Seen seen;
         unsigned ifindex;   // that the listeners are bound to; 0: none
         Listener listeners[SLOT_LISTENERS];
         Connection *connections; // first of the list

@@ -338,6 +338,27 @@ def case_grant():
     reset_views()
 
 
+def case_destinations():
+    rules = ("allow good.example.org 443", "allow other.example.org 443", "allow h2.example.org 443", f"allow {WEB2}/32 443")
+    get = lambda name: curl("https://" + name + "/hello", resolve={name: GOOD})
+    hostd.views(dict(slot(*rules), destinations=2), whole=False)
+    check("two destinations of two in a minute, as often as one likes", [get(n)[0] for n in ("good.example.org", "other.example.org", "good.example.org", "other.example.org")] == [0] * 4)
+    since, lines = mark()[1], len(log())
+    check("a third is refused", get("h2.example.org")[0] != 0 and nothing_arrived(lines, GOOD))
+    r = records.find(since, name="h2.example.org", kind="tls", verdict="deny")
+    check("its record says why", r and "more than 2 different destinations in a minute" in r["reason"], r)
+    since = mark()[1]
+    code, out, err = curl("-k", "-p", "-x", "http://" "169.254.0.1:3128", "https://" + WEB2 + "/hello")
+    check("so is an address that a rule allows, by CONNECT", code != 0 and "403" in err, code, err)
+    hostd.views(dict(slot(*rules), destinations=3), whole=False)
+    code, out, err = curl("-k", "-p", "-x", "http://" "169.254.0.1:3128", "https://" + WEB2 + "/hello")
+    check("with room for three it is the third", code == 0, err)
+    check("and a name one too many", get("h2.example.org")[0] != 0)
+    hostd.views(slot(*rules), whole=False)
+    check("without a limit all are reached", get("h2.example.org")[0] == 0 and get("good.example.org")[0] == 0)
+    reset_views()
+
+
 def case_inspect():
     hostd.views(slot(rule("allow seen.example.org 443", inspect=True)), whole=False)
     lines, since = mark()

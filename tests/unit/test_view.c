@@ -71,7 +71,7 @@ static void test_round_trip(void **state) {
         char *types[] = {(char *) "TXT", (char *) "SRV", NULL}, *upstreams[] = {(char *) "192.0.2.1", (char *) "2001:db8::1", NULL};
         ViewSlot slots[] = {
                 {.slot = 1, .ifname = "hv0001", .instance = (char *) "a", .ipv4 = "10.209.0.1", .ipv6 = "fd00::1", .dns = {200, 400, 100, types}, .compiled = compiled},
-                {.slot = 0xfff, .ifname = "hv0fff", .instance = (char *) "b", .ipv4 = "10.209.15.255", .ipv6 = "fd00::fff", .offline = true, .compiled = compiled},
+                {.slot = 0xfff, .ifname = "hv0fff", .instance = (char *) "b", .ipv4 = "10.209.15.255", .ipv6 = "fd00::fff", .offline = true, .destinations = 65536, .compiled = compiled},
         };
         uint16_t gone[] = {3, 65535};
         compiled->offline = true;
@@ -91,6 +91,7 @@ static void test_round_trip(void **state) {
         assert_string_equal(read->slots[1].ifname, "hv0fff");
         assert_string_equal(read->slots[1].ipv6, "fd00::fff");
         assert_true(read->slots[1].offline && !read->slots[0].offline);
+        assert_true(read->slots[1].destinations == 65536 && read->slots[0].destinations == 0);
         assert_true(read->slots[0].dns.rate == 200 && read->slots[0].dns.burst == 400 && read->slots[0].dns.names == 100);
         assert_true(strv_equal(read->slots[0].dns.types, types));
         assert_int_equal(read->slots[1].compiled->n, compiled->n);
