@@ -121,6 +121,16 @@ check "but by its own" hostctl approve "$n" --to 10.1.2.3 --for 60s
 check_status "which says so" 0 "allowed by grant $n" hostctl policy explain pt-a 10.1.2.3:22
 check_status "and opens no more" 0 "no rule allows" hostctl policy explain pt-a 10.1.2.4:22
 
+# --- offline means offline
+n=$(asked good.example.org --reason "once more")
+check "a grant" hostctl approve "$n" --for 1h
+check_is "is in force" good get pt-a https://good.example.org/
+check "an instance is put offline" hostctl set pt-a offline=true
+check_not "and the grant is not any more" get pt-a https://good.example.org/
+check_status "nor can there be another" 0 "pt-a is offline" sh -c "hostctl approve $n 2>&1; [ \$? != 0 ]"
+check "it is back" hostctl set pt-a offline=false
+check_is "with its grant" good get pt-a https://good.example.org/
+
 # --- bounds
 for i in $(seq 30); do ask net "h$i.example.org" --reason x; done >"$work/many" 2>&1
 check "who asks too often is told to wait" grep -q "too many requests" "$work/many"
