@@ -16,7 +16,7 @@
 
 #include "border/record.h"
 
-#define BORDER_PROTOCOL 2
+#define BORDER_PROTOCOL 3
 
 typedef enum BorderType {
         BORDER_VIEWS = 1,   // hostd: JSON text, see network/view.h

@@ -772,7 +772,7 @@ def main():
     program = Program()
     hostd = Hostd("/run/hostd/resolver.sock")
     hostd.connect()
-    check(hostd.hello == 2, "it says its version")
+    check(hostd.hello == 3, "it says its version")
     check(hostd.views(first()) == 0, "views are applied")
     test_process(program)
     test_answers(up)
