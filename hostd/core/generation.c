@@ -359,9 +359,14 @@ static int tell(Generation *g, const char *text, RuntimeAnswered done) {
 
 // By the name of its backend. What it answers is for people: that it answers is what counts.
 static int retire(Generation *g, const SiteHost *host) {
-        char text[256];
+        static const char *const servers[] = {HAPROXY_SERVER, HAPROXY_SERVER_H2};
+        char text[512];
+        size_t used = 0;
 
-        (void) snprintf(text, sizeof(text), "disable server host_%s/origin; shutdown sessions server host_%s/origin", host->id, host->id);
+        for (size_t i = 0; i < ELEMENTS(servers); i++)
+                used += (size_t) snprintf(text + used, sizeof(text) - used, "disable server host_%s/%s; ", host->id, servers[i]);
+        for (size_t i = 0; i < ELEMENTS(servers); i++)
+                used += (size_t) snprintf(text + used, sizeof(text) - used, "shutdown sessions server host_%s/%s; ", host->id, servers[i]);
         return tell(g, text, told);
 }
 

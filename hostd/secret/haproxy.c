@@ -25,6 +25,7 @@ static const char global_text[] =
         "    hard-stop-after 10s\n"
         "    tune.bufsize 32768\n"
         "    tune.maxrewrite 12288\n"
+        "    tune.h2.initial-window-size 1048576\n"
         "    ssl-default-bind-options ssl-min-ver TLSv1.2\n"
         "    ssl-default-server-options ssl-min-ver TLSv1.2\n";
 
@@ -301,7 +302,15 @@ bool haproxy_is_first_of_host(const Binding *const *bindings, size_t i) {
         return true;
 }
 
-// One for each host, so that neither a connection nor a TLS session of one is ever used for another. The address is that of the PROXY header.
+// A client gets the HTTP that it would get without HAProxy: one that speaks HTTP/2 has it upstream, too, where the host speaks it (gRPC knows no other).
+// Who does not is spared it: one connection's window is for all of its streams. No WebSocket goes over HTTP/2.
+static void write_server(Text *t, const Binding *b, const char *name, const char *protocols) {
+        fprintf(t->f, "    server %s 0.0.0.0:0 ssl verify required ca-file %s sni str(%s) verifyhost %s alpn %s ws h1\n", name, t->config->authorities ?: "@system-ca",
+                b->host, b->host, protocols);
+}
+
+// One for each host, so that neither a connection nor a TLS session of one is ever used for another. The address is that of the PROXY header. A server
+// that is disabled has the other one disabled, too (core/generation.c).
 static void write_backends(Text *t) {
         const HaproxyConfig *c = t->config;
 
@@ -309,9 +318,9 @@ static void write_backends(Text *t) {
                 const Binding *b = c->bindings[i];
                 if (!haproxy_is_first_of_host(c->bindings, i))
                         continue;
-                fprintf(t->f, "\nbackend host_%s\n"
-                              "    server origin 0.0.0.0:0 ssl verify required ca-file %s sni str(%s) verifyhost %s alpn http/1.1\n", b->id, c->authorities ?: "@system-ca",
-                        b->host, b->host);
+                fprintf(t->f, "\nbackend host_%s\n    use-server " HAPROXY_SERVER_H2 " if { fc_http_major 2 }\n    use-server " HAPROXY_SERVER " unless { fc_http_major 2 }\n", b->id);
+                write_server(t, b, HAPROXY_SERVER, "http/1.1");
+                write_server(t, b, HAPROXY_SERVER_H2, "h2,http/1.1");
         }
 }
 

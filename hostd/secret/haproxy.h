@@ -12,6 +12,8 @@
 #include "secret/binding.h"
 
 #define HAPROXY_FRONT "front.sock" // 0660
+#define HAPROXY_SERVER "origin" // of each host's backend, "host_ID"
+#define HAPROXY_SERVER_H2 "origin2" // for clients that speak HTTP/2
 #define HAPROXY_QUERY_PARAMETERS 12 // of a request that are looked at
 #define HAPROXY_ADMIN "admin.sock" // 0600: who speaks there reads the values
 

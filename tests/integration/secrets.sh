@@ -21,7 +21,7 @@ dir=$(mktemp -d /tmp/hostd-secrets.XXXXXX) && chmod 711 "$dir" || exit 1
 pids=
 stop_all() { for p in $pids; do kill "$p" 2>/dev/null; done; wait 2>/dev/null; }
 trap 'stop_all; rm -rf "$dir"' EXIT
-passed=0 failed=0
+passed=0 failed=0 skipped=0
 ok() { passed=$((passed + 1)); echo "ok: $*"; }
 bad() { failed=$((failed + 1)); echo "FAILED: $*"; }
 check() { local what=$1; shift; if "$@"; then ok "$what"; else bad "$what"; fi; }
@@ -36,7 +36,7 @@ issue() { # NAME FILE
         openssl x509 -req -in "$2.csr" -CA world.crt -CAkey world.key -CAcreateserial -extfile <(echo "subjectAltName=DNS:$1") -out "$2.crt" -days 2 2>/dev/null
         cat "$2.crt" "$2.key" >"$2.pem"
 }
-issue api.example.com api && issue other.example.com other && issue wrong.example.com wrong || exit 1
+issue api.example.com api && issue other.example.com other && issue wrong.example.com wrong && issue h2.example.com h2 && issue grpc.example.com grpc || exit 1
 for h in read write deny; do issue $h.example.com $h || exit 1; done
 chmod 644 world.crt # HAProxy reads it
 start() { "$@" & pids="$pids $!"; last=$!; }
@@ -44,6 +44,18 @@ start() { "$@" & pids="$pids $!"; last=$!; }
 start $net origin 127.0.0.1 8443 api.pem seen.api
 start $net origin 127.0.0.2 8443 other.pem seen.other
 start $net origin 127.0.0.3 8443 wrong.pem seen.wrong
+# One that speaks HTTP/2, and a server of gRPC where there is a library for it.
+cat >h2.cfg <<END
+defaults
+    mode http
+    timeout client 10s
+frontend h2
+    bind 127.0.0.14:8443 ssl crt $dir/h2.pem alpn h2,http/1.1
+    http-request return status 200 content-type text/plain lf-string "HTTP/%[fc_http_major] %[req.hdr(x-key)] %[req.body_size]\n"
+END
+start "$haproxy" -db -f h2.cfg
+grpc="python3 $here/secrets_grpc.py"
+if python3 -c 'import grpc' 2>/dev/null; then start $grpc server 127.0.0.15 8443 grpc.crt grpc.key; else grpc=; fi
 # git, for three hosts: one repository of each, whose first commit all have.
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0 GIT_AUTHOR_NAME=me GIT_AUTHOR_EMAIL=me@example.org GIT_COMMITTER_NAME=me GIT_COMMITTER_EMAIL=me@example.org
 git init -q -b main first && git -C first commit -q --allow-empty -m first || exit 1
@@ -65,6 +77,8 @@ read -r _ ph_key <<<"$(grant token api.example.com 8443 header X-Api-Key path=/v
 read -r _ ph_basic <<<"$(grant pass api.example.com 8443 basic -)"
 read -r _ ph_query <<<"$(grant pass api.example.com 8443 query api.key)"
 read -r _ ph_other <<<"$(grant pass other.example.com 8443 header Authorization)"
+read -r _ ph_h2 <<<"$(grant token h2.example.com 8443 header X-Key)"
+read -r _ ph_grpc <<<"$(grant token grpc.example.com 8443 header X-Key)"
 grant token api.example.com 8443 header X-Inject inject=Bearer path=/inject >/dev/null
 grant pass other.example.com 8443 header X-Plain inject=- >/dev/null
 for h in read write deny; do grant pass $h.example.com 8443 basic - >/dev/null; done
@@ -74,6 +88,8 @@ deny api.example.com method=PUT
 allow api.example.com
 allow other.example.com method=GET path=/ path=/x
 allow other.example.com method=POST path=/only
+allow h2.example.com
+allow grpc.example.com
 allow read.example.com git=read
 allow write.example.com git=write
 deny deny.example.com git=write
@@ -99,8 +115,10 @@ start $net front 4005 "$dir/site/sock/front.sock" 127.0.0.1 8444                
 start $net front 4006 "$dir/site/sock/front.sock" 127.0.0.4 8443
 start $net front 4007 "$dir/site/sock/front.sock" 127.0.0.5 8443
 start $net front 4008 "$dir/site/sock/front.sock" 127.0.0.6 8443
+start $net front 4016 "$dir/site/sock/front.sock" 127.0.0.14 8443
+start $net front 4017 "$dir/site/sock/front.sock" 127.0.0.15 8443
 listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
-for p in 4001 4002 4003 4004 4005 4006 4007 4008; do until_true 10 listening $p || bad "front $p"; done
+for p in 4001 4002 4003 4004 4005 4006 4007 4008 4016 4017; do until_true 10 listening $p || bad "front $p"; done
 for a in 127.0.0.1 127.0.0.2 127.0.0.3 127.0.0.4 127.0.0.5 127.0.0.6; do until_true 10 eval "(exec 3<>/dev/tcp/$a/8443) 2>/dev/null" || bad "origin $a"; done
 
 # req PORT NAME PATH [curl's arguments]: the status; the body is in $dir/body
@@ -140,6 +158,21 @@ head -c 20000000 /dev/zero >big
 arrives "an upload of 20 MB" api '"body": 20000000' 4001 api.example.com /v1/x -H "Authorization: Bearer $ph" -H "Expect:" --data-binary @big
 arrives "an upload in chunks" api '"body": 20000000' 4001 api.example.com /v1/x --http1.1 -H "Authorization: Bearer $ph" -H "Expect:" -H "Transfer-Encoding: chunked" --data-binary @big
 rm -f big
+
+# ---- HTTP/2 as far as the origin ----
+check "a client of HTTP/2 has it upstream" eval '[ "$(req 4016 h2.example.com / --http2 -H "X-Key: $ph_h2")" = 200 ] && grep -q "^HTTP/2 $real" body'
+check "one of HTTP/1.1 has that" eval '[ "$(req 4016 h2.example.com / --http1.1 -H "X-Key: $ph_h2")" = 200 ] && grep -q "^HTTP/1 $real" body'
+check "a placeholder that is not granted there is refused" eval '[ "$(req 4016 h2.example.com / --http2 -H "X-Key: $ph_grpc")" = 403 ]'
+if [ -n "$grpc" ]; then
+        until_true 10 eval "(exec 3<>/dev/tcp/127.0.0.15/8443) 2>/dev/null" || bad "the server of gRPC"
+        timeout 60 $grpc client 4017 site/ca.pem grpc.example.com "$ph_grpc" >grpc.out 2>&1
+        check "gRPC: a stream both ways, and its trailers" eval '[ "$(cat grpc.out)" = "$(printf "message %d $real\n" 0 1 2; echo "OK of the stream")" ] || ! cat grpc.out'
+        timeout 60 $grpc client 4017 site/ca.pem grpc.example.com "$ph" >grpc.out 2>&1
+        check "gRPC: a placeholder that is not granted there" eval '[ "$(tail -n 1 grpc.out)" = PERMISSION_DENIED ] || ! cat grpc.out'
+else
+        skipped=1
+        echo "SKIP: gRPC: no python3-grpcio"
+fi
 
 # ---- what must never ----
 never() { # WHAT STATUSES PORT NAME PATH ARGUMENTS: no origin sees a value, and the answer is one of the statuses
@@ -298,5 +331,5 @@ connects() { python3 -c 'import socket,sys; socket.socket(socket.AF_UNIX).connec
 check "root connects to both sockets" eval 'connects "$dir/site/sock/front.sock" && connects "$dir/site/sock/admin.sock"'
 for s in front admin; do check "others do not connect to $s" eval "! other python3 -c 'import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])' '$dir/site/sock/$s.sock' 2>/dev/null"; done
 check "the admin socket is its owner's alone" eval '[ "$(stat -c %a site/sock/admin.sock)" = 600 ] && [ "$(stat -c %a site/sock/front.sock)" = 660 ]'
-echo "$passed passed, $failed failed, 0 skipped"
+echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

@@ -52,7 +52,8 @@ static void test_text(void **state) {
         assert_int_equal(haproxy_config(&config, &again, NULL), 0);
         assert_string_equal(text, again);
         assert_int_equal(count(text, "\nbackend "), 2); // one for each host
-        assert_int_equal(count(text, "verify required ca-file @system-ca"), 2);
+        assert_int_equal(count(text, "verify required ca-file @system-ca"), 4); // and two servers of each
+        assert_int_equal(count(text, "alpn h2,http/1.1 ws h1\n"), 2);
         assert_int_equal(count(text, "verify none"), 0);
         assert_non_null(strstr(text, "method -m str GET POST\n"));
         assert_non_null(strstr(text, "path -m str /v1\n"));
