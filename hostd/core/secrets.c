@@ -2,11 +2,14 @@
 // Secrets: see secrets.h.
 #include "core/secrets.h"
 
+#include <fcntl.h>
 #include <string.h>
 
+#include "border/record.h"
 #include "core/delivery.h"
 #include "core/interceptor.h"
 #include "secret/ca.h"
+#include "secret/ended.h"
 
 #define ENDING_ACCURACY USEC_PER_SEC
 #define RETRY_EVERY (5 * USEC_PER_SEC) // of a store that cannot be written
@@ -71,12 +74,27 @@ static void drop(Secrets *s, size_t i, const char *event) {
         event_publish(s->manager->bus, event, b->instance, json_pack("{s:s, s:s, s:s*}", "id", b->id, "secret", b->secret, "host", b->host));
 }
 
+// A hostd that is started before the store takes it must not have them back.
+static int note_leaving(Secrets *s) {
+        int r = 0;
+
+        for (size_t i = 0; i < s->n_leaving; i++) {
+                int k = s->ended ? ended_add(s->ended, s->leaving[i]->id) : -EBADF;
+                r = r < 0 ? r : k;
+        }
+        return r;
+}
+
 // Takes those that left out of the store, too.
 static int settle(Secrets *s, Error *err) {
         while (s->n_leaving > 0) {
-                int r = binding_remove(&s->vault, s->leaving[s->n_leaving - 1]->id, err);
+                const char *id = s->leaving[s->n_leaving - 1]->id;
+                int r = binding_remove(&s->vault, id, err);
                 if (r < 0)
-                        return error_wrap(err, "what was granted is in force no more, but stays on disk, which is tried again");
+                        return note_leaving(s) < 0 ? error_wrap(err, "what was granted is in force no more, but stays on disk, which is tried again; a start of hostd before that would have it back")
+                                                   : error_wrap(err, "what was granted is in force no more, but stays on disk, which is tried again");
+                if (s->ended)
+                        ended_remove(s->ended, id);
                 (void) binding_free(s->leaving[--s->n_leaving]);
         }
         manager_unwarn(s->manager, "secrets-store", "host");
@@ -126,6 +144,26 @@ static void order(Secrets *s) {
                 }
 }
 
+static void open_ended(Secrets *s) {
+        _cleanup_close_ int run = open(s->manager->paths.run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        const int directories[] = {s->manager->state_fd, run};
+        int r = ended_open(directories, &s->ended);
+
+        if (r < 0)
+                manager_warn(s->manager, "secrets-ended", "host", "grants that end while no disk takes it would be back after a start of hostd: %s", strerror(-r));
+        else
+                manager_unwarn(s->manager, "secrets-ended", "host");
+}
+
+// Those that ended under the hostd before, and were left in the store.
+static void pass_over_ended(Secrets *s) {
+        for (size_t i = s->n_all; s->ended && i-- > 0;)
+                if (ended_has(s->ended, s->bindings[i]->id)) {
+                        s->leaving[s->n_leaving++] = s->bindings[i];
+                        memmove(s->bindings + i, s->bindings + i + 1, (--s->n_all - i) * sizeof(Binding *));
+                }
+}
+
 static int load(Secrets *s, Error *err) {
         unsigned damaged = 0;
         int r = seal_open(s->manager->state_fd, getenv("CREDENTIALS_DIRECTORY"), &s->vault.seal, err);
@@ -140,6 +178,7 @@ static int load(Secrets *s, Error *err) {
                 s->n_all = 0;
                 return error_set_errno(err, ENOMEM, "cannot list the bindings");
         }
+        pass_over_ended(s);
         order(s);
         if (damaged > 0)
                 return error_set(err, ERR_CONFLICT, "%u bindings in the state database are damaged and not in force", damaged);
@@ -154,6 +193,7 @@ void secrets_open(Manager *m) {
         if (s) {
                 s->manager = m;
                 s->vault.store = m->store;
+                open_ended(s);
                 r = load(s, &err);
         }
         if (r < 0)
@@ -179,6 +219,8 @@ Secrets *secrets_free(Secrets *s) {
         s->sync = sd_event_source_disable_unref(s->sync);
         bindings_free(s->bindings, s->n_all);
         bindings_free(s->leaving, s->n_leaving);
+        (void) ended_free(s->ended);
+        (void) flow_sender_free(s->records);
         (void) seal_free(s->vault.seal);
         free(s);
         return NULL;
@@ -300,6 +342,8 @@ int secrets_forget_instance(Manager *m, const char *instance, Error *err) {
         delivery_forget(s, instance);
         if (r >= 0)
                 r = settle(s, err);
+        else
+                (void) settle(s, NULL); // so that these do not come back either
         plan_ending(s);
         return r;
 }

@@ -12,6 +12,8 @@ typedef struct Secrets {
         size_t n, n_all;      // and behind the n-th those that are files
         Binding **leaving; // owned; in force no more, but still in the store. Room for all of `bindings`, too
         size_t n_leaving;
+        struct Ended *ended; // ids of those in `leaving`, for the next hostd
+        struct FlowSender *records; // to hostd-flow
         sd_event_source *ending; // of the binding that ends next, or when the store is tried again
         sd_event_source *sync;   // interceptors_sync() soon
         struct Interceptor *interceptors; // see core/interceptor.h
@@ -24,7 +26,7 @@ void secrets_open(Manager *manager);
 Secrets *secrets_free(Secrets *secrets);
 
 int secrets_grant(Secrets *secrets, Binding *binding, Error *err); // takes the binding when it succeeds
-// These end grants at once, also where they fail because the store cannot be written: that is tried again, and until it succeeds a new start of hostd would have them back.
+// These end grants at once, also where they fail because the store cannot be written: that is tried again, and a new start of hostd does not have them back (secret/ended.h).
 int secrets_ungrant(Secrets *secrets, const char *id, Error *err); // ERR_NOT_FOUND
 int secrets_revoke(Secrets *secrets, const char *name, unsigned *ret_ended, Error *err); // with all its bindings
 int secrets_forget_instance(Manager *manager, const char *instance, Error *err); // also without `secrets`: a new one of the name inherits nothing

@@ -14,6 +14,7 @@
 #include "base/io.h"
 #include "base/strv.h"
 #include "secret/binding.h"
+#include "secret/ended.h"
 
 #define TEXT "correct-horse-battery-staple"
 
@@ -399,8 +400,58 @@ static void test_binding_clashes(void **state) {
         assert_int_equal(inject->placeholder[0], 0);
 }
 
+// What one place says is enough, whichever; what is no id is nobody's.
+static void test_ended(void **state) {
+        static const char a[] = "0123456789abcdef", b[] = "fedcba9876543210";
+        char path[] = "/tmp/hostd-test-ended.XXXXXX";
+        int directories[2], none[2] = {-EBADF, -EBADF};
+        Ended *ended = NULL;
+        char id[17];
+
+        assert_non_null(mkdtemp(path));
+        directories[0] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(mkdirat(directories[0], "run", 0700), 0);
+        directories[1] = openat(directories[0], "run", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_true(ended_open(none, &ended) < 0);
+        assert_int_equal(ended_open(directories, &ended), 0);
+        assert_false(ended_has(ended, a));
+        assert_false(ended_has(ended, "                "));
+        assert_true(ended_add(ended, "") < 0 && ended_add(ended, "0123456789ABCDEF") < 0 && ended_add(ended, "                ") < 0);
+        assert_true(ended_add(ended, a) == 0 && ended_add(ended, a) == 0 && ended_add(ended, b) == 0);
+        ended = ended_free(ended);
+        for (int place = 0; place < 2; place++) { // each of them gone in turn
+                assert_int_equal(unlinkat(directories[place], ENDED_FILE, 0), 0);
+                assert_int_equal(ended_open(directories, &ended), 0);
+                assert_true(ended_has(ended, a) && ended_has(ended, b) && !ended_has(ended, "0000000000000000"));
+                ended = ended_free(ended);
+        }
+        assert_int_equal(ended_open(directories, &ended), 0);
+        ended_remove(ended, a);
+        ended_remove(ended, a);
+        ended = ended_free(ended);
+        assert_int_equal(ended_open((int[]) {directories[0], -EBADF}, &ended), 0);
+        assert_true(!ended_has(ended, a) && ended_has(ended, b));
+        for (unsigned i = 1; i < ENDED_MAX; i++) {
+                snprintf(id, sizeof(id), "%016x", i);
+                assert_int_equal(ended_add(ended, id), 0);
+        }
+        assert_int_equal(ended_add(ended, a), -ENOSPC);
+        ended_remove(ended, b);
+        assert_int_equal(ended_add(ended, a), 0);
+        ended = ended_free(ended);
+        assert_int_equal(io_write_atomic(directories[0], ENDED_FILE, "not what it was\n", 16, 0600), 0);
+        assert_int_equal(unlinkat(directories[1], ENDED_FILE, 0), 0);
+        assert_int_equal(ended_open(directories, &ended), 0);
+        assert_false(ended_has(ended, a));
+        ended = ended_free(ended);
+        (void) close(directories[0]);
+        (void) close(directories[1]);
+        (void) io_remove_tree(AT_FDCWD, path);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_ended),
                 cmocka_unit_test_setup_teardown(test_seal_opens_what_it_sealed, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_seal_refuses_what_was_changed, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_key_file_is_ours_alone, setup, teardown),
