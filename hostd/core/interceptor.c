@@ -449,6 +449,7 @@ static int interceptor_new(Secrets *s, uint16_t slot, const char *instance, Inte
                 (void) interceptor_forget(i);
                 return r;
         }
+        haproxy_log_on_alert(i->log, interceptor_alert, i);
         *ret = i;
         return 0;
 }

@@ -28,6 +28,8 @@ typedef struct Interceptor {
         unsigned failures;       // in a row
         usec_t served;           // monotonic, since when
         sd_event_source *again;
+        usec_t alerts_since; // monotonic; see interceptor_alert.c
+        unsigned alerts, alerts_untold;
 } Interceptor;
 
 // Brings all of them to what grants and instances say, from the loop. Idempotent. The first time it also takes over, or ends, what an earlier hostd left.
@@ -43,4 +45,5 @@ const char *interceptor_state(const Interceptor *interceptor);                  
 // For its generations. Borrowed pointers to the instance's grants; caller frees the array.
 const Binding **interceptor_grants(const Secrets *secrets, const char *instance, size_t *ret_n);
 void interceptor_filled(Generation *generation);
+void interceptor_alert(void *interceptor, const char *host, const char *ids); // for its log
 void interceptor_ended(Generation *generation, const char *why); // it is over, or is to be; `why` NULL: it ended by itself

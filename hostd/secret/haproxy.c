@@ -44,7 +44,7 @@ static const char defaults_text[] =
 // No path, query or header is logged: they may hold values. What a client wrote is escaped, and of bounded length: the log is on memory of the host's.
 static const char log_text[] =
         "    log-format '{\"time\":%Ts.%ms,\"client\":\"%ci\",\"host\":\"%[var(txn.host),bytes(0,64),json(utf8s)]\",\"address\":\"%[dst]\",\"port\":%[dst_port],"
-        "\"method\":\"%[var(txn.method),json(utf8s)]\",\"status\":%ST,\"tx\":%U,\"rx\":%B,\"duration_ms\":%Ta,\"state\":\"%ts\",\"grants\":\"%[var(txn.used)]\",\"alert\":\"%[var(txn.alert)]\"}'\n"
+        "\"method\":\"%[var(txn.method),json(utf8s)]\",\"status\":%ST,\"tx\":%U,\"rx\":%B,\"duration_ms\":%Ta,\"state\":\"%ts\",\"grants\":\"%[var(txn.used)]\",\"alert\":\"%[var(txn.alert)]\",\"leaked\":\"%[var(txn.leaked)]\"}'\n"
         "    error-log-format '{\"time\":%Ts.%ms,\"client\":\"%ci\",\"host\":\"%[ssl_fc_sni,bytes(0,64),json(utf8s)]\",\"address\":\"%[dst]\",\"port\":%[dst_port],"
         "\"error\":\"%[fc_err_str,json(utf8s)]\"}'\n";
 
@@ -74,7 +74,9 @@ static const char left_text[] =
         "    acl left req.hdrs -m sub " BINDING_PLACEHOLDER "\n"
         "    acl left url -m sub " BINDING_PLACEHOLDER "\n"
         "    acl left var(txn.basic) -m sub " BINDING_PLACEHOLDER "\n"
-        "    http-request set-var(txn.alert) str(placeholder) if left\n"
+        "    http-request set-var(txn.alert) str(placeholder) if left\n";
+
+static const char refuse_left_text[] =
         REFUSE("403", "a placeholder of a secret is not granted for this host, method, path or place of a request") "if left\n";
 
 // ---- policy ----
@@ -324,6 +326,15 @@ static void write_backends(Text *t) {
         }
 }
 
+// Whose it is. One of no grant that is in force, or of another instance, has no name.
+static void write_leak(Text *t, const Binding *b) {
+        if (b->inject)
+                return;
+        fprintf(t->f, "    acl leak_%s req.hdrs -m sub %s\n    acl leak_%s url -m sub %s\n    acl leak_%s var(txn.basic) -m sub %s\n", b->id, b->placeholder, b->id,
+                b->placeholder, b->id, b->placeholder);
+        fprintf(t->f, "    http-request set-var-fmt(txn.leaked) '%%[var(txn.leaked)]%s ' if left leak_%s\n", b->id, b->id);
+}
+
 static void write_front(Text *t) {
         const HaproxyConfig *c = t->config;
 
@@ -334,6 +345,9 @@ static void write_front(Text *t) {
         for (size_t i = 0; i < c->n_bindings; i++)
                 write_binding(t, c->bindings[i]);
         fputs(left_text, t->f);
+        for (size_t i = 0; i < c->n_bindings; i++)
+                write_leak(t, c->bindings[i]);
+        fputs(refuse_left_text, t->f);
         for (size_t i = 0; i < c->n_bindings; i++)
                 if (haproxy_is_first_of_host(c->bindings, i))
                         fprintf(t->f, "    use_backend host_%s if s_%s\n", c->bindings[i]->id, c->bindings[i]->id);

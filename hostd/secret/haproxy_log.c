@@ -25,7 +25,36 @@ struct HaproxyLog {
         usec_t second; // when the lines were last counted from 0
         unsigned lines;
         unsigned long lost;
+        HaproxyAlert alert;
+        void *userdata;
 };
+
+void haproxy_log_on_alert(HaproxyLog *log, HaproxyAlert alert, void *userdata) {
+        log->alert = alert;
+        log->userdata = userdata;
+}
+
+// The text behind `key`, to the next quote; there is none in what a guest wrote, which HAProxy escapes. "" if it has other than `allowed` characters.
+static void field(const char *line, const char *key, const char *allowed, char ret[256]) {
+        const char *begin = strstr(line, key);
+        size_t n = begin ? strcspn(begin += strlen(key), "\"") : 0;
+
+        if (n >= 256 || (begin && strspn(begin, allowed) < n))
+                n = 0;
+        if (n > 0)
+                memcpy(ret, begin, n);
+        ret[n] = 0;
+}
+
+static void look_for_alert(const HaproxyLog *log) {
+        char host[256], ids[256];
+
+        if (!log->alert || !strstr(log->line, "\"alert\":\"placeholder\""))
+                return;
+        field(log->line, "\"host\":\"", "abcdefghijklmnopqrstuvwxyz0123456789._-", host);
+        field(log->line, "\"leaked\":\"", "0123456789abcdef ", ids);
+        log->alert(log->userdata, host, ids);
+}
 
 static int open_file(HaproxyLog *log) {
         struct stat st;
@@ -57,6 +86,8 @@ static void tell_lost(HaproxyLog *log) {
 }
 
 static void end_line(HaproxyLog *log) {
+        log->line[log->used] = 0;
+        look_for_alert(log); // also one that is too many to be kept
         if (log->lines < HAPROXY_LOG_LINES_PER_SECOND) {
                 log->lines++;
                 log->line[log->used] = '\n';

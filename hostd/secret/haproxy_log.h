@@ -22,5 +22,9 @@
 typedef struct HaproxyLog HaproxyLog;
 // Appends to what is in `directory` (borrowed, root's), where it makes the pipe for processes of `gid`. Writing to that never blocks.
 int haproxy_log_new(sd_event *event, int directory, gid_t gid, HaproxyLog **ret, Error *err);
+// Calls `alert` for each line that tells of a placeholder in a wrong place, with what it says: the host, if it is a name, and ids of grants, each
+// followed by a space. What comes is HAProxy's word for what a guest did: it may be anything that has this form.
+typedef void (*HaproxyAlert)(void *userdata, const char *host, const char *ids);
+void haproxy_log_on_alert(HaproxyLog *log, HaproxyAlert alert, void *userdata);
 HaproxyLog *haproxy_log_free(HaproxyLog *log); // writes what is still in the pipe first, within the same bounds
 DEFINE_CLEANUP(HaproxyLog, haproxy_log_free)

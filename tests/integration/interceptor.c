@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The life of an instance's HAProxy, as hostd keeps it: there while the instance runs and has grants, and no longer; filled after each start and each
 // rotation; back after its death. A manager with a store and without a kernel, the real HAProxy. Started by interceptor.sh, which makes the users.
+#include <glob.h>
 #include <pwd.h>
 #include <signal.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "base/io.h"
+#include "border/record.h"
 #include "core/interceptor.h"
 #include "tests/integration/report.h"
 
@@ -19,6 +21,7 @@ typedef struct World {
         Manager m;
         Instance *instance;
         pid_t old; // a HAProxy that was
+        int flow;  // in hostd-flow's place
 } World;
 
 static usec_t limit(void) {
@@ -182,6 +185,11 @@ static bool setup(World *w) {
         (void) umask(0077);
         if (mkdir(w->run, 0755) < 0 || chmod(w->run, 0755) < 0)
                 return false;
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        snprintf(address.sun_path, sizeof(address.sun_path), "%.80s/flow-records.sock", w->run);
+        w->flow = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        if (bind(w->flow, (struct sockaddr *) &address, sizeof(address)) < 0)
+                return false;
         w->m.paths.run = w->run;
         w->m.state_fd = open(w->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         w->m.bus = event_bus_new();
@@ -201,6 +209,7 @@ static void teardown(World *w) {
         event_bus_free(w->m.bus);
         sd_event_unref(w->m.event);
         (void) close_fd(w->m.state_fd);
+        (void) close_fd(w->flow);
         (void) io_remove_tree(AT_FDCWD, w->directory);
 }
 
@@ -224,14 +233,18 @@ static bool proxy_may_connect(World *w) {
                fstatat(newest(w)->directory, "sock", &above, AT_SYMLINK_NOFOLLOW) == 0 && above.st_gid == proxy->pw_gid && (above.st_mode & 0777) == 0750;
 }
 
-// No file of this process can grow.
-static void disk_is_full(bool full) {
+// No file of this process takes anything behind that.
+static void files_end_at(rlim_t size) {
         struct rlimit limit;
 
         (void) signal(SIGXFSZ, SIG_IGN);
         (void) getrlimit(RLIMIT_FSIZE, &limit);
-        limit.rlim_cur = full ? 0 : limit.rlim_max;
+        limit.rlim_cur = MIN2(size, limit.rlim_max);
         (void) setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+static void disk_is_full(bool full) {
+        files_end_at(full ? 0 : RLIM_INFINITY);
 }
 
 static unsigned stored(World *w) {
@@ -268,6 +281,28 @@ static bool all_settled(const World *w) {
         return w->m.secrets->n_leaving == 0;
 }
 
+#define ROOM 4352 // what was made for grants.ended at the first start; the store has far more
+
+// A disk without room, and another hostd: it knows that the grant has ended although the store does not.
+static void comes_not_back(World *w, const char *id) {
+        unsigned before = stored(w);
+        int r;
+
+        files_end_at(ROOM);
+        r = secrets_ungrant(w->m.secrets, id, NULL);
+        CHECK(r < 0 && stored(w) == before, "no room: an ungrant fails, and the store has it");
+        w->m.secrets = secrets_free(w->m.secrets);
+        secrets_open(&w->m);
+        CHECK(w->m.secrets && !secrets_find(w->m.secrets, id) && stored(w) == before, "a hostd that is started then does not have it back");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(!it(w) || !map_has(w, id), "nor has its HAProxy");
+        w->m.secrets = secrets_free(w->m.secrets);
+        files_end_at(RLIM_INFINITY);
+        secrets_open(&w->m);
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready) && wait_for(w, all_settled) && stored(w) == before - 1, "with room it goes from the store");
+}
+
 // What ends does so although the disk is full, and is gone from there when it is not.
 static void ends_on_a_full_disk(World *w) {
         char ids[3][17];
@@ -286,6 +321,7 @@ static void ends_on_a_full_disk(World *w) {
         run_for(w, 200 * USEC_PER_MSEC);
         CHECK(wait_for(w, is_ready) && !map_has(w, ids[0]) && map_has(w, ids[1]), "the others are served again");
         CHECK(wait_for(w, all_settled) && stored(w) == before + 2, "when the disk has room it goes from there");
+        comes_not_back(w, ids[1]);
         disk_is_full(true);
         CHECK(secrets_forget_instance(&w->m, "one", NULL) < 0 && w->m.secrets->n == 0, "a deletion on a full disk fails, and ends them");
         disk_is_full(false);
@@ -441,6 +477,60 @@ static void ends_alone(World *w) {
         CHECK(wait_for(w, is_ready), "the next hostd has one for the others");
 }
 
+// Records of the audit log with this text.
+static unsigned audited(World *w, const char *text) {
+        char path[128];
+        unsigned n = 0;
+        glob_t files;
+
+        snprintf(path, sizeof(path), "%s/audit/*.jsonl", w->directory);
+        if (glob(path, 0, NULL, &files) != 0)
+                return 0;
+        for (size_t i = 0; i < files.gl_pathc; i++) {
+                _cleanup_free_ char *said = NULL;
+                if (io_read_file(AT_FDCWD, files.gl_pathv[i], 1 << 20, &said, NULL) >= 0)
+                        for (const char *p = said; (p = strstr(p, text)); p++)
+                                n++;
+        }
+        globfree(&files);
+        return n;
+}
+
+static bool flow_has(World *w, const char *id) {
+        FlowRecord record;
+
+        return recv(w->flow, &record, sizeof(record), MSG_DONTWAIT) == sizeof(record) && flow_record_valid(&record, sizeof(record)) && record.slot == 7 &&
+               record.verdict == FLOW_DENY && strcmp(record.name, "come.example.com") == 0 && strstr(record.reason, id);
+}
+
+// A placeholder for the one host, sent to the other: refused, and told, but not as often as it is done.
+static void alerts(World *w, const char *stay) {
+        char come[17], token[64];
+        unsigned refused = 0;
+        Talk t;
+
+        CHECK(grant(w, "come.example.com", come), "a grant for another host");
+        run_for(w, 200 * USEC_PER_MSEC);
+        snprintf(token, sizeof(token), "%s", secrets_find(w->m.secrets, stay)->placeholder);
+        CHECK(wait_for(w, is_ready) && audited(w, "io.hostd.Secret.Alert") == 0, "nothing was told");
+        t = talk(w, "once", "come.example.com", token);
+        CHECK(has_said(w, &t, "403"), "a placeholder of the one for the other is refused");
+        hang_up(&t);
+        run_for(w, 500 * USEC_PER_MSEC);
+        CHECK(flow_has(w, stay), "hostd-flow gets a record of it");
+        CHECK(audited(w, "io.hostd.Secret.Alert") == 1 && audited(w, stay) == 1 && audited(w, "\"host\":\"come.example.com\"") == 1, "and told, with the grant and the host");
+        for (int i = 0; i < 12; i++) {
+                t = talk(w, "once", "come.example.com", token);
+                refused += has_said(w, &t, "403");
+                hang_up(&t);
+        }
+        run_for(w, 500 * USEC_PER_MSEC);
+        CHECK(refused == 12 && audited(w, "io.hostd.Secret.Alert") == 10, "often: all are refused, ten of them are told");
+        CHECK(secrets_ungrant(w->m.secrets, come, NULL) == 0, "it ends");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready), "what is left is served");
+}
+
 // A change of one host's grants is nothing to the others'.
 static void streams(World *w) {
         Value *five = value_of("value-five");
@@ -471,6 +561,7 @@ static void streams(World *w) {
         c = talk(w, "once", "stay.example.com", stay);
         CHECK(has_said(w, &c, "200 value-five"), "a new request has the new value");
         hang_up(&c);
+        alerts(w, stay);
         CHECK(grant(w, "stay.example.com", more), "another grant for the same host");
         CHECK(has_said(w, &a, "end"), "does end the stream to that");
         run_for(w, 200 * USEC_PER_MSEC);

@@ -340,9 +340,57 @@ static void test_log_end(void **state) {
         (void) io_remove_tree(AT_FDCWD, path);
 }
 
+typedef struct Told {
+        unsigned n;
+        char host[256], ids[256];
+} Told;
+
+static void told(void *userdata, const char *host, const char *ids) {
+        Told *t = userdata;
+
+        t->n++;
+        snprintf(t->host, sizeof(t->host), "%s", host);
+        snprintf(t->ids, sizeof(t->ids), "%s", ids);
+}
+
+static void test_alert(void **state) {
+        static const struct {
+                const char *line, *host, *ids;
+        } cases[] = {
+                {"{\"host\":\"a.example.com\",\"alert\":\"placeholder\",\"leaked\":\"0123456789abcdef \"}", "a.example.com", "0123456789abcdef "},
+                {"{\"host\":\"a.example.com\",\"alert\":\"placeholder\",\"leaked\":\"\"}", "a.example.com", ""},
+                {"{\"host\":\"a.example.com\",\"alert\":\"\",\"leaked\":\"\"}", NULL, NULL},
+                {"{\"host\":\"a\\\",\\\"alert\\\":\\\"placeholder\\\"\",\"alert\":\"\"}", NULL, NULL}, // written by a guest
+                {"{\"host\":\"<b>\",\"alert\":\"placeholder\",\"leaked\":\"x y\"}", "", ""},
+                {"\"alert\":\"placeholder\"", "", ""},
+                {"\"alert\":\"placeholder\",\"leaked\":\"00", "", "00"},
+        };
+        char path[] = "/tmp/hostd-test-haproxy.XXXXXX";
+        _cleanup_close_ int directory = -EBADF, fd = -EBADF;
+        HaproxyLog *log = NULL;
+        sd_event *event = NULL;
+
+        assert_non_null(mkdtemp(path));
+        directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(sd_event_new(&event), 0);
+        assert_int_equal(haproxy_log_new(event, directory, getegid(), &log, NULL), 0);
+        fd = openat(directory, HAPROXY_LOG_PIPE, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                Told t = {.n = 0};
+                haproxy_log_on_alert(log, told, &t);
+                assert_true(dprintf(fd, "%s\n", cases[i].line) > 0);
+                assert_true(sd_event_run(event, 1000000) > 0);
+                if (t.n != (cases[i].host ? 1 : 0) || (t.n && (strcmp(t.host, cases[i].host) != 0 || strcmp(t.ids, cases[i].ids) != 0)))
+                        fail_msg("%s: %u \"%s\" \"%s\"", cases[i].line, t.n, t.host, t.ids);
+        }
+        log = haproxy_log_free(log);
+        sd_event_unref(event);
+        (void) io_remove_tree(AT_FDCWD, path);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_text),          cmocka_unit_test(test_nothing_unchecked), cmocka_unit_test(test_fill),
+                cmocka_unit_test(test_alert), cmocka_unit_test(test_text),          cmocka_unit_test(test_nothing_unchecked), cmocka_unit_test(test_fill),
                 cmocka_unit_test(test_false_answers), cmocka_unit_test(test_socket_of_another),
                 cmocka_unit_test(test_log),           cmocka_unit_test(test_log_end),
         };
