@@ -14,7 +14,7 @@ typedef struct RecorderConfig {
         int records;             // SOCK_DGRAM, bound; the recorder's
         int control;             // listening; the recorder's
         int logs;                // directory; the recorder's
-        uid_t writers[2];        // who may send records: resolver, proxy
+        uid_t writers[3];        // who may send records: resolver, proxy, hostd
         size_t n_writers;
         const char *blind;       // why a source of the kernel's is not to be had, for the logs; NULL
         FlowLogSettings settings;
