@@ -19,7 +19,9 @@
 #define FILL_PAUSE (20 * USEC_PER_MSEC)
 #define FILL_TIMEOUT (15 * USEC_PER_SEC) // from a start to its values
 #define LOOK_EVERY (10 * USEC_PER_SEC)   // whether one that closes has connections left
+#define HAPROXY_PROGRAM "/usr/sbin/haproxy"
 #define HOSTS "hosts"
+#define PID "pid"
 #define FILLED "filled"
 #define TEXT_MAX (1 << 20)
 
@@ -133,6 +135,7 @@ static int fork_it(Generation *g, Error *err) {
         if (r < 0)
                 return r;
         g->child = true;
+        (void) io_write_filef(g->directory, PID, "%d", (int) g->pid);
         return watch(g, err);
 }
 
@@ -176,6 +179,14 @@ static int find_process(Generation *g, Error *err) {
 
 // ---- what the next hostd has to know ----
 
+// An upgrade puts another file there: what is started then is not what runs. The same words for the same file.
+static void name_program(char ret[80]) {
+        struct stat st = {0};
+
+        (void) stat(HAPROXY_PROGRAM, &st);
+        (void) snprintf(ret, 80, "%llx:%llu:%lld", (unsigned long long) st.st_dev, (unsigned long long) st.st_ino, (long long) st.st_mtime);
+}
+
 static char *hosts_text(const Generation *g) {
         char *text = NULL;
         size_t size;
@@ -184,7 +195,7 @@ static char *hosts_text(const Generation *g) {
 
         if (!f)
                 return NULL;
-        fprintf(f, "instance %s %llu\n", g->interceptor->instance, (unsigned long long) g->renew);
+        fprintf(f, "instance %s %llu %s\n", g->interceptor->instance, (unsigned long long) g->renew, g->program);
         for (size_t i = 0; i < g->n_hosts; i++)
                 fprintf(f, "%s %s %s\n", g->hosts[i].id, g->hosts[i].digest, g->hosts[i].host);
         failed = ferror(f);
@@ -227,7 +238,7 @@ static int read_hosts(Generation *g) {
 
         if (r < 0)
                 return r;
-        if (sscanf(text, "instance %32s %llu", instance, &renew) != 2 || strcmp(instance, g->interceptor->instance) != 0)
+        if (sscanf(text, "instance %32s %llu %79s", instance, &renew, g->program) != 3 || strcmp(instance, g->interceptor->instance) != 0)
                 return -EINVAL;
         g->renew = renew;
         for (line = strchr(text, '\n'); r >= 0 && line && line[1]; line = strchr(line + 1, '\n'))
@@ -444,6 +455,7 @@ static int set_up(Generation *g, const GenerationPlan *plan, Error *err) {
                 return error_set_errno(err, r, "cannot make %s", g->path);
         site.directory = g->directory;
         site.path = g->path;
+        name_program(g->program);
         r = site_hosts(&site, plan->grants, plan->n_grants, &g->hosts, &g->n_hosts, err);
         if (r >= 0)
                 r = site_config(&site, plan->grants, plan->n_grants, &g->config, err);
@@ -470,6 +482,25 @@ int generation_new(Interceptor *i, unsigned number, const GenerationPlan *plan, 
         return 0;
 }
 
+// One that hostd was killed beside before it listened. A number that is another's by now is not its slot's user's.
+static void kill_unheard(const Generation *g) {
+        _cleanup_free_ char *text = NULL;
+        _cleanup_close_ int pidfd = -EBADF;
+        char path[32], name[32];
+        struct stat st;
+        int pid;
+
+        unit_name(g, name, sizeof(name));
+        if (manager_of(g)->systemd)
+                haproxy_unit_stop(name);
+        if (g->directory < 0 || io_read_file(g->directory, PID, 16, &text, NULL) < 0 || (pid = (int) strtol(text, NULL, 10)) <= 1)
+                return;
+        pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
+        (void) snprintf(path, sizeof(path), "/proc/%d", pid);
+        if (pidfd >= 0 && stat(path, &st) == 0 && st.st_uid == g->uid)
+                (void) syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+}
+
 int generation_adopt(Interceptor *i, unsigned number, Generation **ret) {
         Generation *g = generation_make(i, number);
         int r;
@@ -484,6 +515,8 @@ int generation_adopt(Interceptor *i, unsigned number, Generation **ret) {
         if (r >= 0)
                 r = io_read_file(g->directory, "conf/haproxy.cfg", TEXT_MAX, &g->config, NULL);
         if (r < 0) {
+                if (g->pid <= 0)
+                        kill_unheard(g);
                 (void) generation_end(g);
                 return r;
         }
@@ -495,5 +528,8 @@ int generation_adopt(Interceptor *i, unsigned number, Generation **ret) {
 }
 
 bool generation_is_as(const Generation *g, const GenerationPlan *plan, const char *config) {
-        return clock_realtime() < g->renew && strcmp(g->config, config) == 0;
+        char program[80];
+
+        name_program(program);
+        return clock_realtime() < g->renew && strcmp(g->program, program) == 0 && strcmp(g->config, config) == 0;
 }

@@ -3,7 +3,7 @@
 // memory. What it was made from never changes; for another configuration there is another generation, and this one serves its connections to their end.
 //
 // The process is a unit of its own (hostd-haproxy@SLOT-NUMBER.service), or started by hostd where systemd is not process 1, and outlives hostd. The
-// directory says what the next hostd has to know of it: "hosts" what it was made for, "filled" which versions of the values it has been given. Which
+// directory says what the next hostd has to know of it: "hosts" what it was made for, "filled" which versions of the values it has been given, "pid" whom hostd started, for one that never listened. Which
 // process it is, the kernel says: the one that listens on its admin socket as its slot's user.
 #pragma once
 
@@ -35,6 +35,7 @@ typedef struct Generation {
         size_t n_hosts;
         usec_t started; // monotonic
         usec_t renew;   // realtime; when its leaves are to be made anew
+        char program[80]; // which HAProxy was installed when it was started
 } Generation;
 
 // All that a generation is made from; the caller's.

@@ -450,6 +450,49 @@ static bool is_confined(World *w) {
                strstr(status, "Groups:\t \n") && strstr(limits, "Max core file size        0                    0") && strstr(limits, "Max file size             0                    0");
 }
 
+// hostd is killed between the start of a HAProxy and its first word: the next hostd ends that one.
+static void never_heard(World *w) {
+        char more[17], path[64];
+        struct stat st;
+        int n = 0;
+
+        CHECK(grant(w, "other.example.com", more), "a grant");
+        while (newest(w)->pid <= 0 || newest(w)->filled)
+                (void) sd_event_run(w->m.event, 10 * USEC_PER_MSEC);
+        w->old = pid_of(w);
+        snprintf(path, sizeof(path), "/proc/%d", w->old);
+        while (stat(path, &st) == 0 && st.st_uid != it(w)->uid && n++ < 10000)
+                usleep(100);
+        w->m.secrets = secrets_free(w->m.secrets);
+        secrets_open(&w->m);
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready) && pid_of(w) != w->old && waitpid(w->old, NULL, 0) == w->old, "its HAProxy, which nobody has heard of yet, is ended by the next hostd");
+        CHECK(secrets_ungrant(w->m.secrets, more, NULL) == 0, "it ends");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready), "the others are served");
+}
+
+// Another file where HAProxy is: the same program, copied.
+static void is_upgraded(World *w) {
+        pid_t before = pid_of(w);
+        Talk a;
+        char id[17];
+
+        CHECK(grant(w, "stay.example.com", id), "a grant");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready), "is served");
+        before = pid_of(w);
+        a = talk(w, "stream", "stay.example.com", id);
+        CHECK(has_said(w, &a, "value-five") && utimensat(AT_FDCWD, "/usr/sbin/haproxy", NULL, 0) == 0, "HAProxy is another file");
+        interceptors_sync(&w->m);
+        CHECK(wait_for(w, is_ready) && pid_of(w) != before, "another one is started");
+        CHECK(goes_on(w, &a), "and no stream ends");
+        CHECK(secrets_ungrant(w->m.secrets, id, NULL) == 0, "it ends");
+        run_for(w, 200 * USEC_PER_MSEC);
+        CHECK(wait_for(w, is_ready), "the others are served");
+        hang_up(&a);
+}
+
 // By HAProxy's clock: there is no hostd.
 static void ends_alone(World *w) {
         Binding *brief = calloc(1, sizeof(Binding));
@@ -573,6 +616,8 @@ static void streams(World *w) {
         CHECK(wait_for(w, is_ready) && grant(w, "come.example.com", come), "and another");
         run_for(w, 200 * USEC_PER_MSEC);
         CHECK(wait_for(w, is_ready) && !is_alone(w) && wait_for(w, is_alone), "one that serves nobody ends by itself");
+        never_heard(w);
+        is_upgraded(w);
         ends_alone(w);
         w->old = pid_of(w);
         w->m.secrets = secrets_free(w->m.secrets);

@@ -19,6 +19,8 @@ exec unshare -m -n --propagation private bash -c '
                 chmod 644 "$file" && cp "$file" /etc/passwd && rm -f "$file"
         for f in subuid subgid; do echo hostd-haproxy:2000000:1024 >/etc/$f; done
         ip link set lo up
+        # A copy, which the test upgrades.
+        cp /usr/sbin/haproxy /etc/haproxy.copy && mount --bind /etc/haproxy.copy /usr/sbin/haproxy || exit 1
         dir=$(mktemp -d) && mount -t tmpfs none "$dir" && cd "$dir" && mkdir certs || exit 1
         openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout world.key -out certs/world.pem -subj "/CN=world" -days 2 2>/dev/null
         openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout origin.key -out origin.csr -subj "/CN=origin" 2>/dev/null
