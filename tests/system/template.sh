@@ -43,6 +43,7 @@ template_build() { # WORK agent|probe
         (cd "$top" && { [ -x configure ] || ./autogen.sh; }) &&
                 (cd "$1/native" && "$top/configure" -q && make -j"$(nproc)" hostd-build tests/integration/template_driver) || return 1
         install -m 0755 "$1/native/hostd-build" "$1/hostd-build"
+        userdel "$template_user" 2>/dev/null # of a run that was killed
         useradd -r -M -s /usr/sbin/nologin -d /nonexistent "$template_user" || return 1
         sed -i "/^$template_user:/d" /etc/subuid /etc/subgid
         start=$(cat /etc/subuid /etc/subgid | awk -F: '{ e = $2 + $3; if (e > m) m = e } END { s = 2100000000; if (m > s) s = m; print s }')
