@@ -175,6 +175,16 @@ static const char *valid_or_null(ValidKind kind, const char *text) {
         return text && valid_is(kind, text) ? text : NULL;
 }
 
+// A denied question of the DNS is of a type: "A: denied: …". Of an address, the name is what a rule would allow.
+static bool is_denied(const char *reason) {
+        static const char *const types[] = {"", "A: ", "AAAA: "};
+
+        for (size_t i = 0; reason && i < ELEMENTS(types); i++)
+                if (strncmp(reason, types[i], strlen(types[i])) == 0 && strncmp(reason + strlen(types[i]), "denied", 6) == 0)
+                        return true;
+        return false;
+}
+
 // The rule that would let it pass, or NULL: nothing that a rule could change. A sentence of the policy's code begins with "denied". It is
 // shown to be pasted into a shell, and what it is made of came from a guest: no name and no address, no rule.
 static char *rule_for(const json_t *row) {
@@ -186,7 +196,7 @@ static char *rule_for(const json_t *row) {
         char port_text[32] = "";
         char *rule;
 
-        if (!reason || strncmp(reason, "denied", 6) != 0 || (said && !name) || (!name && (!address || strchr(address, '/'))))
+        if (!is_denied(reason) || (said && !name) || (!name && (!address || strchr(address, '/'))))
                 return NULL;
         if (kind && strcmp(kind, "dns") == 0)
                 return name && asprintf(&rule, "allow %s", name) >= 0 ? rule : NULL; // what is to be done with the name is not known yet
@@ -242,17 +252,15 @@ static json_t *grouped(const json_t *rows) {
         return groups;
 }
 
-// The instance's policies as they are, "" if there are none or hostd does not say.
+// The instance's policies as they are, "" if there are none; NULL: hostd knows no such instance, or does not say.
 static char *policies_of(Cli *cli, const char *name) {
         const Method *method = method_get(METHOD_INSTANCE_SHOW);
         json_t *parameters = json_pack("{s:s}", "name", name), *reply = NULL;
-        const char *text;
         char *copy;
 
         if (cli_call(cli, method, parameters, &reply, NULL) < 0)
                 reply = NULL;
-        text = json_string_value(json_object_get(reply, "policies"));
-        copy = strdup(text ?: "");
+        copy = reply ? strdup(json_string_value(json_object_get(reply, "policies")) ?: "") : NULL;
         json_decref(parameters);
         json_decref(reply);
         return copy;
@@ -272,12 +280,34 @@ static void print_ask(const char *name, const json_t *group) {
                strchr(host, ':') ? "[" : "", host, strchr(host, ':') ? "]" : "", dns || port == 0 ? 443LL : (long long) port, udp && !dns ? " --protocol udp" : "", name);
 }
 
+// Nobody writes the policy of a build: it is made of apt's configuration. Names of services ("_http._tcp.NAME") are no hosts.
+static void print_build(const json_t *groups) {
+        json_t *group;
+        size_t i;
+
+        json_array_foreach(groups, i, group) {
+                const char *host = valid_or_null(VALID_HOST, json_string_value(json_object_get(group, "name")));
+                if (!host || host[0] == '_')
+                        continue;
+                printf("\nThe build of a template reaches what this host's apt configuration names. Another host is named in a file of /etc/apt/apt.conf.d:\n"
+                       "  Acquire::http::Proxy::%s \"DIRECT\";\n", host);
+                return;
+        }
+}
+
 // Of the newest that a rule could change.
 static void print_command(Cli *cli, const char *name, const json_t *groups) {
         const char *rule = NULL;
         json_t *group, *newest = NULL;
         size_t i;
 
+        if (strncmp(name, "build-", 6) == 0) {
+                _cleanup_free_ char *policies = policies_of(cli, name);
+                if (!policies) { // and no instance of that name
+                        print_build(groups);
+                        return;
+                }
+        }
         json_array_foreach(groups, i, group)
                 if (!rule && (rule = json_string_value(json_object_get(group, "allow"))))
                         newest = group;

@@ -260,11 +260,11 @@ static void probe_helper(Manager *m, BorderPart part, const char *without, Findi
 }
 
 static void probe_resolver(Manager *m, Finding *f) {
-        probe_helper(m, BORDER_PART_RESOLVER, "instances resolve no names", f);
+        probe_helper(m, BORDER_PART_RESOLVER, "instances resolve no names, and no template is built", f);
 }
 
 static void probe_proxy(Manager *m, Finding *f) {
-        probe_helper(m, BORDER_PART_PROXY, "what is allowed by name on TCP 443 and 80 is not reached", f);
+        probe_helper(m, BORDER_PART_PROXY, "what is allowed by name on TCP 443 and 80 is not reached, and no template is built", f);
 }
 
 static void probe_flow(Manager *m, Finding *f) {

@@ -144,6 +144,7 @@ refute "a mirror that sends elsewhere" make_template
 cp /tmp/out $work/elsewhere
 check "is explained" grep -qE 'template small: denied to it: evil\.example\.org.*; a build may reach only mirror\.example\.org port 80: mmdebstrap failed' $work/elsewhere
 check "nothing came to the stranger" test ! -s $work/at-stranger
+check "why says how it would be allowed" wait_for 10 sh -c "hostctl why build-small | grep -q 'Acquire::http::Proxy::evil.example.org .DIRECT'"
 none_left "a build that failed"
 printf 'Acquire::http::Proxy::evil.example.org "DIRECT";\n' >/etc/apt/apt.conf.d/95proxy
 make_template >$work/built 2>&1
@@ -175,10 +176,27 @@ kill -9 "$(pgrep -u hostd-build -o -f 'hostd-build build')"
 wait $building && fail "a killed build succeeded" || ok "a killed build fails"
 none_left "kill -9 of hostd-build"
 check "a build runs" begin_build
+first=$building
+printf 'name = "second";\nsuite = "trixie";\nvariant = "essential";\npackages = ["systemd-sysv"];\n' >/etc/hostd/templates.d/second.conf
+make_template second >$work/second 2>&1 &
+second=$!
+check "and another one, with a wire of its own" wait_for 60 sh -c 'ip -o link | grep -q hv040f && ip -o link | grep -q hv040e'
 kill -9 $hostd
-wait $building
+wait $first $second
 check "a new hostd" start
 none_left "kill -9 of hostd"
+check "a build runs" begin_build
+kill $hostd
+wait $hostd $building
+check "a new hostd" start
+none_left "an end of hostd"
+ip -n $net addr del $dns/32 dev eth0 # whoever asks waits
+make_template >$work/built 2>&1 &
+building=$!
+check "a build whose mirrors are looked up" wait_for 20 sh -c 'pgrep -u hostd-build && sleep 1'
+give_up
+check "given up it keeps nobody" hostctl info
+none_left "given up before it has a network"
 kill $hostd
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed -eq 0 ]

@@ -277,6 +277,11 @@ check "death of hostd ends every process of the job" test -z "$(alive)"
 drive list >/dev/null
 clean "the next hostd removes what the dead one left"
 
+# --- a build asks for its network before it does anything, and ends with the words of whoever gives none
+out=$(TEMPLATE_WIRE=1 build_recipe "$top/templates/debian.conf")
+grep -qx "error no network for uid $uid" <<<"$out" && ok "a build without a network ends, and says why" || bad "a build without a network: $out"
+clean "it leaves nothing"
+
 # --- as a unit: a connection starts it, a keeper maps the ids, nothing is set-uid ----------------------------------------
 if command -v systemd-socket-activate >/dev/null; then
         systemd-socket-activate --seqpacket --accept --inetd -l "$work/build.sock" setpriv --reuid="$uid" --regid="$gid" --clear-groups \
@@ -288,6 +293,8 @@ if command -v systemd-socket-activate >/dev/null; then
         out=$(served box <"$work/box.tar")
         [ "$(sed -n 's/^digest //p' <<<"$out")" = "$(sha256sum "$work"/state/templates/*.erofs | awk '{ print $1 }' | grep -x "$(sed -n 's/^digest //p' <<<"$out")")" ] && grep -q '^digest ' <<<"$out" && ok "a served job makes the same image" || bad "a served job: $out $(tail -n 3 "$work/log")"
         mk dotdot | served bad-served | grep -q "in its path" && ok "and refuses what it should" || bad "a served job refuses"
+        out=$(TEMPLATE_WIRE=1 TEMPLATE_SOCKET=$work/build.sock build_recipe "$top/templates/debian.conf")
+        grep -qx "error no network for uid $uid" <<<"$out" && ok "and asks for its network the same way" || bad "a served build without a network: $out"
         served "Bad Name" <"$work/box.tar" | grep -q name && ok "and a bad name" || bad "a served job with a bad name"
         { cat "$work/box.tar" | head -c 65536; sleep 30; } | served slow >/dev/null 2>&1 &
         for i in $(seq 50); do [ "$(pgrep -u "$uid" -fc 'hostd-build served')" -ge 3 ] && break; sleep 0.1; done
