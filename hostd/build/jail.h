@@ -25,7 +25,7 @@ typedef int (*JailMain)(void *data, Error *err);
 typedef enum JailNetwork { JAIL_ALONE, JAIL_WIRED, JAIL_HOST } JailNetwork;
 typedef struct JailPlan {
         JailNetwork network;
-        int wire; // JAIL_WIRED: the socket to ask at; borrowed, and closed in the job before `fn`
+        int wire; // JAIL_WIRED: the socket to ask at; borrowed. Programs that the job runs do not have it
 } JailPlan;
 
 // Runs `fn` as the first process of the outer namespaces and waits for it. The current directory is bound to JAIL_WORK

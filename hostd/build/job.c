@@ -16,10 +16,10 @@
 #include "base/strv.h"
 #include "build/clients.h"
 #include "build/debootstrap.h"
-#include "build/jail.h"
 #include "build/pack.h"
 #include "build/root.h"
 #include "build/unpack.h"
+#include "build/wire.h"
 
 typedef struct Job {
         const JobSpec *spec;
@@ -190,6 +190,16 @@ static int job_inner_asking(JailMain stage, Job *job, bool network, bool *ret_wh
         return r >= 0 && k < 0 ? error_set_errno(err, k, "cannot read what the package clients say") : r;
 }
 
+// Without the hosts that the clients named there is no index to be asked, and a list without its downloads: as where there is no network.
+static bool job_may_ask_index(const Job *job) {
+        _cleanup_error_ Error why = ERROR_NULL;
+        int r = job->spec->network == JAIL_WIRED ? wire_ask_for(job->spec->wire_fd, job->mirrors, &why) : 0;
+
+        if (r < 0)
+                job_progress(85, "%s", error_message(&why, r));
+        return r >= 0;
+}
+
 static int job_make_scratch(const Job *job, const JailIds *ids, Error *err) {
         // mmdebstrap makes and owns its own root.
         if (mkdir("tmp", 0755) < 0 || mkdir("stage", 0755) < 0 || chown("stage", ids->uid_start, ids->gid_start) < 0 ||
@@ -226,7 +236,7 @@ static int job_outer(void *data, Error *err) {
                 r = debootstrap_run(&job->debootstrap, err);
         if (r >= 0)
                 r = job_inner_asking(job_stage_tree, job, false, &job->asked, err);
-        if (r >= 0 && job->recipe && job->asked)
+        if (r >= 0 && job->recipe && job->asked && job_may_ask_index(job))
                 r = job_inner_asking(job_stage_index, job, true, &ignored, err);
         if (r >= 0)
                 r = job_inner(job_stage_pack, job, false, err);

@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "base/strv.h"
 #include "build/apt.h"
+#include "build/manifest.h"
 #include "build/mirrors.h"
 #include "network/compile.h"
 
@@ -221,5 +222,24 @@ int build_policy_new(const char *name, json_t *found, Policy **ret, char **ret_t
                 return error_set(err, ERR_UNAVAILABLE, "/etc/apt names no host that a build could get packages from");
         *ret = TAKE_PTR(policy);
         *ret_text = TAKE_PTR(text);
+        return 0;
+}
+
+int build_policy_named(char *const *hosts, Policy **ret, Error *err) {
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        int r = policy_new(BUILD_POLICY_NAMED, &policy);
+
+        if (r < 0)
+                return error_set_errno(err, r, "cannot make the build's policy");
+        for (; hosts && *hosts; hosts++) {
+                const char *colon = strrchr(*hosts, ':');
+                _cleanup_free_ char *host = colon ? strndup(*hosts, (size_t) (colon - *hosts)) : NULL;
+                if (!host || !manifest_mirror_is_valid(*hosts) || name_pattern_check("host", host, NULL) < 0 || name_kind(host) != NAME_EXACT)
+                        continue;
+                r = rule_add(policy, host, (int) strtoul(colon + 1, NULL, 10), err);
+                if (r < 0)
+                        return r;
+        }
+        *ret = policy->n_rules > 0 ? TAKE_PTR(policy) : NULL;
         return 0;
 }

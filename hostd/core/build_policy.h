@@ -15,3 +15,6 @@ int build_policy_look_up(json_t **ret, Error *err);
 // Pure. `found` is what the other one returned: {"mirrors": [{"host", "port", "addresses": […]}, …], "own": [addresses of this host]}.
 // `ret_text`: what may be reached, for people; the caller frees it.
 int build_policy_new(const char *name, json_t *found, Policy **ret, char **ret_text, Error *err);
+// Of what a template's own clients named, "HOST:PORT" each: by name alone, and without what is no name of a host. NULL where nothing is left.
+#define BUILD_POLICY_NAMED "packages"
+int build_policy_named(char *const *hosts, Policy **ret, Error *err);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // BuildWire: see build_wire.h. In order: hostd-build asks; a helper process looks up the mirrors; the slot with its policy; the wire; what enforces
-// has taken over; the answer.
+// has taken over; the answer. Then, perhaps, once more for what the template's own clients named: a second policy behind the first one.
 #include "core/build_wire.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/strv.h"
 #include "build/wire.h"
 #include "core/border_link.h"
 #include "core/build_policy.h"
@@ -18,6 +20,7 @@
 
 #define DENIED_MAX 4 // that are told
 #define NAME_PREFIX "build-"
+#define QUESTIONS_MAX 2
 
 struct BuildWire {
         BuildWire *next;
@@ -28,7 +31,8 @@ struct BuildWire {
         uid_t owner;
         int socket, netns;
         sd_event_source *asked;
-        Policy *policy;
+        unsigned questions;
+        Policy *policy, *named; // named: of the second question
         char *reach; // what it may, for people
         char *denied[DENIED_MAX];
         unsigned holds; // what still calls back
@@ -68,6 +72,7 @@ static void wire_forget(BuildWire *wire) {
         (void) close_fd(wire->socket);
         (void) close_fd(wire->netns);
         (void) policy_free(wire->policy);
+        (void) policy_free(wire->named);
         for (size_t i = 0; i < DENIED_MAX; i++)
                 free(wire->denied[i]);
         free(wire->reach);
@@ -85,6 +90,13 @@ static void wire_detach(BuildWire *wire) {
         if (wire->attached)
                 border_link_changed(m, wire->slot);
         wire->attached = false;
+}
+
+// No question will come, or none is heard any more.
+static void wire_close(BuildWire *wire) {
+        wire->asked = sd_event_source_disable_unref(wire->asked);
+        wire->socket = close_fd(wire->socket);
+        wire->netns = close_fd(wire->netns);
 }
 
 typedef struct Unplug {
@@ -121,8 +133,7 @@ BuildWire *build_wire_free(BuildWire *wire) {
         if (!wire)
                 return NULL;
         wire->ended = true;
-        wire->asked = sd_event_source_disable_unref(wire->asked);
-        wire->socket = close_fd(wire->socket);
+        wire_close(wire);
         if (wire->attached)
                 border_link_changed(wire->manager, wire->slot); // before the wire goes: nobody is to listen on it
         if (wire->holds == 0)
@@ -140,15 +151,15 @@ static bool wire_release(BuildWire *wire) {
         return !ended;
 }
 
-// Once: hostd-build goes on, or ends with the sentence.
+// Hostd-build goes on, or ends with the sentence; to the second question it does without.
 static void wire_answer(BuildWire *wire, int r, const Error *err) {
         WireAnswer answer = {.error = r < 0 ? r : 0};
 
         if (r < 0)
                 (void) snprintf(answer.text, sizeof(answer.text), "%s", error_message(err, r));
         (void) !send(wire->socket, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL); // if nobody takes it, nobody is there
-        wire->socket = close_fd(wire->socket);
-        wire->netns = close_fd(wire->netns);
+        if (r < 0 || wire->questions == QUESTIONS_MAX || sd_event_source_set_enabled(wire->asked, SD_EVENT_ON) < 0)
+                wire_close(wire);
 }
 
 static const BorderPart needed[] = {BORDER_PART_RESOLVER, BORDER_PART_PROXY};
@@ -206,27 +217,62 @@ static void wire_looked_up(void *userdata, int r, json_t *result, Error *err) {
         border_link_wait(m, wire_in_force, wire);
 }
 
+static bool same_file(int a, int b) {
+        struct stat x, y;
+
+        return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 // The kernel says who asks. It has to be hostd-build's user in a network namespace which that user's own namespace owns.
-static int wire_read(BuildWire *wire, Error *err) {
+static int wire_read(BuildWire *wire, WireQuestion *question, Error *err) {
         union {
                 char buf[CMSG_SPACE(sizeof(struct ucred))];
                 struct cmsghdr align;
         } control = {0};
-        char byte;
-        struct iovec iov = {&byte, 1};
+        _cleanup_close_ int netns = -EBADF;
+        struct iovec iov = {question, sizeof(*question)};
         struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
         ssize_t n = recvmsg(wire->socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        struct cmsghdr *c = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
+        struct cmsghdr *c = n == sizeof(*question) ? CMSG_FIRSTHDR(&msg) : NULL;
         struct ucred from;
+        int r;
 
         if (n == 0)
                 return error_set(err, ERR_CANCELLED, "hostd-build is gone");
-        if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS || c->cmsg_len != CMSG_LEN(sizeof(from)))
-                return error_set(err, ERR_INTERNAL, "hostd-build did not say who it is");
+        if (!c || (msg.msg_flags & MSG_TRUNC) || question->n > WIRE_HOSTS_MAX || (question->n > 0) != (wire->questions > 0) ||
+            c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS || c->cmsg_len != CMSG_LEN(sizeof(from)))
+                return error_set(err, ERR_INTERNAL, "hostd-build asks for what it may not");
         memcpy(&from, CMSG_DATA(c), sizeof(from));
         if (from.uid != wire->owner || from.pid <= 0)
                 return error_set(err, ERR_DENIED, "somebody else than hostd-build asks for its network");
-        return netns_open_of(from.pid, wire->owner, &wire->netns, err);
+        r = netns_open_of(from.pid, wire->owner, &netns, err);
+        if (r >= 0 && wire->questions > 0 && !same_file(netns, wire->netns))
+                r = error_set(err, ERR_DENIED, "somebody else than the build asks for its network");
+        if (r >= 0 && wire->questions == 0)
+                wire->netns = TAKE_FD(netns);
+        return r;
+}
+
+static int wire_widen(BuildWire *wire, const WireQuestion *question, Error *err) {
+        _cleanup_strv_ char **hosts = NULL;
+        Manager *m = wire->manager;
+        Policy *policies[2];
+        int r = 0;
+
+        for (uint32_t i = 0; r >= 0 && i < question->n; i++)
+                r = strv_append_format(&hosts, "%.*s:%u", (int) sizeof(question->hosts[i].host) - 1, question->hosts[i].host, question->hosts[i].port);
+        r = r < 0 ? error_set_errno(err, r, "cannot read the hosts of the clients") : build_policy_named(hosts, &wire->named, err);
+        if (r < 0 || !wire->named)
+                return r;
+        policies[0] = wire->policy;
+        policies[1] = wire->named;
+        r = network_set_policy(m->network, wire->slot, policies, 2, err);
+        if (r < 0)
+                return r;
+        border_link_changed(m, wire->slot);
+        wire->holds++;
+        border_link_wait(m, wire_in_force, wire);
+        return 1;
 }
 
 static int look_up_work(void *input, json_t **ret, Error *err) {
@@ -235,12 +281,19 @@ static int look_up_work(void *input, json_t **ret, Error *err) {
 
 static int wire_asked(sd_event_source *source, int fd, uint32_t events, void *userdata) {
         BuildWire *wire = userdata;
+        WireQuestion question;
         _cleanup_error_ Error err = ERROR_NULL;
         JobSpec spec = {look_up_work, NULL, wire_looked_up, wire};
         int r;
 
-        wire->asked = sd_event_source_disable_unref(wire->asked); // once
-        r = wire_read(wire, &err);
+        (void) sd_event_source_set_enabled(source, SD_EVENT_OFF); // until it is answered
+        r = wire_read(wire, &question, &err);
+        if (r >= 0 && ++wire->questions > 1) {
+                r = wire_widen(wire, &question, &err);
+                if (r <= 0)
+                        wire_answer(wire, r, &err);
+                return 0;
+        }
         if (r >= 0)
                 r = job_start(wire->manager->event, &spec, &err);
         if (r >= 0)

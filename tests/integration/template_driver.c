@@ -65,8 +65,8 @@ static pid_t refuse_wire(int fd) {
                 struct cmsghdr align;
         } control = {0};
         WireAnswer answer = {.error = -EACCES};
-        char byte;
-        struct iovec iov = {&byte, 1};
+        WireQuestion question;
+        struct iovec iov = {&question, sizeof(question)};
         struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
         struct ucred from = {.uid = (uid_t) -1};
         pid_t pid = fork();
@@ -74,7 +74,7 @@ static pid_t refuse_wire(int fd) {
 
         if (pid != 0)
                 return pid;
-        if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) == 0 && recvmsg(fd, &msg, 0) == 1 && CMSG_FIRSTHDR(&msg))
+        if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) == 0 && recvmsg(fd, &msg, 0) == sizeof(question) && CMSG_FIRSTHDR(&msg))
                 memcpy(&from, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(from));
         (void) snprintf(answer.text, sizeof(answer.text), "no network for uid %u", from.uid);
         _exit(send(fd, &answer, sizeof(answer), 0) != sizeof(answer));

@@ -117,6 +117,25 @@ static void test_policy(void **state) {
         }
 }
 
+static void test_named(void **state) {
+        char *hosts[] = {(char *) "a.example.org:443", (char *) "10.0.0.1:80", (char *) "localhost:80", (char *) "*.example.org:443", (char *) "b.example.org:80",
+                         (char *) "b.example.org", (char *) "c.example.org:0", (char *) "d.example.org:99999", (char *) "@web:443", (char *) ":443", NULL};
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        Policy *none = NULL;
+
+        assert_int_equal(build_policy_named(hosts, &policy, NULL), 0);
+        assert_int_equal(policy->n_rules, 2);
+        assert_string_equal(policy->name, BUILD_POLICY_NAMED);
+        assert_string_equal(policy->rules[0].to, "a.example.org");
+        assert_string_equal(policy->rules[0].ports, "443");
+        assert_string_equal(policy->rules[1].to, "b.example.org");
+        assert_string_equal(policy->rules[1].ports, "80");
+        assert_int_equal(build_policy_named(hosts + 5, &none, NULL), 0);
+        assert_null(none);
+        assert_int_equal(build_policy_named(NULL, &none, NULL), 0);
+        assert_null(none);
+}
+
 // By the code that enforces: what it opens, and that it opens no more.
 static void test_decided(void **state) {
         _cleanup_(policy_freep) Policy *policy = NULL;
@@ -154,6 +173,7 @@ int main(void) {
                 cmocka_unit_test(test_mirrors),
                 cmocka_unit_test(test_mirrors_bounded),
                 cmocka_unit_test(test_policy),
+                cmocka_unit_test(test_named),
                 cmocka_unit_test(test_decided),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
