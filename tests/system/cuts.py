@@ -138,13 +138,23 @@ class Cuts(power.Work):
     def delete(self, name):
         self.run("instance " + name, None, "delete", "--force", name, audit=("io.hostd.Instance.Delete", name), also=self.gone_with(name))
 
+    def other(self, key, choose):
+        """A value that is a change: what sets the same again is answered, and makes no commit."""
+        value = choose()
+        while value == self.now.get(key):
+            value = choose()
+        return value
+
+    def set_pids(self, dice, name):
+        self.set(name, "pids", self.other("pids " + name, lambda: str(dice.randrange(100, 1000))))
+
     # ---- steps of streams: each stream has keys of its own ----
 
     def step_instance(self, dice, name):
         if not self.has("instance " + name):
             dice.choice((self.create, self.create, self.launch))(name)
         elif dice.random() < 0.3:
-            self.set(name, "pids", str(dice.randrange(100, 1000)))
+            self.set_pids(dice, name)
         else:
             self.delete(name)
 
@@ -152,13 +162,13 @@ class Cuts(power.Work):
         policy = "p%d" % dice.randrange(3)
         way = dice.randrange(4)
         if way == 0:
-            self.set("s", "memory", "%dMiB" % dice.randrange(65, 200))
+            self.set("s", "memory", self.other("memory s", lambda: "%dMiB" % dice.randrange(65, 200)))
         elif way == 1:
-            self.set("s", "pids", str(dice.randrange(100, 1000)))
+            self.set_pids(dice, "s")
         elif way == 2 and self.has("policy " + policy):
             self.policy_delete(policy)
         else:
-            self.policy(policy, dice.randrange(1000, 9999))
+            self.policy(policy, self.other("policy " + policy, lambda: dice.randrange(1000, 9999)))
 
     def step_template(self, dice):
         name = "t%d" % dice.randrange(2)
