@@ -149,11 +149,11 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *userdat
         return 0;
 }
 
-// The mode last: until then it is nobody's. One that is there may have something in it that nobody has read.
+// The mode last: until then it is its owner's alone. One that is there may have something in it that nobody has read.
 static int open_pipe(HaproxyLog *log, gid_t gid, Error *err) {
         struct stat st;
 
-        if (mkfifoat(log->directory, HAPROXY_LOG_PIPE, 0) < 0 && errno != EEXIST)
+        if (mkfifoat(log->directory, HAPROXY_LOG_PIPE, 0600) < 0 && errno != EEXIST)
                 return error_set_errno(err, errno, "cannot make " HAPROXY_LOG_PIPE);
         log->pipe = openat(log->directory, HAPROXY_LOG_PIPE, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
         if (log->pipe < 0 || fstat(log->pipe, &st) < 0)

@@ -9,7 +9,7 @@ image_format=2 # raise when the recipe below changes
 image_suite() { case $1 in 12) echo bookworm ;; 13) echo trixie ;; *) return 1 ;; esac; }
 # "stock" has nothing that hostd's own packages should bring.
 image_packages() { # [stock]
-        [ "${1:-}" = stock ] || echo $packages_build $packages_run apparmor dbus passwd login sudo jq strace attr libcap2-bin xz-utils zstd
+        [ "${1:-}" = stock ] || echo $packages_build $packages_run apparmor dbus passwd login sudo jq strace attr libcap2-bin xz-utils zstd conntrack
         echo systemd-sysv udev kmod openssh-server linux-image-cloud-amd64
 }
 
@@ -57,7 +57,7 @@ image_configure() { # WORK RELEASE
         printf '[Journal]\nStorage=persistent\n' >"$root/etc/systemd/journald.conf.d/system-test.conf"
         # Slow under emulation, and nothing here depends on them.
         for unit in getty@tty1.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer \
-                e2scrub_reap.service lxc.service lxc-net.service lxc-monitord.service fstrim.timer xfs_scrub_all.timer systemd-networkd-wait-online.service; do
+                e2scrub_reap.service lxc.service lxc-net.service lxc-monitord.service haproxy.service fstrim.timer xfs_scrub_all.timer systemd-networkd-wait-online.service; do
                 ln -sf /dev/null "$root/etc/systemd/system/$unit"
         done
         rm -f "$root"/etc/ssh/ssh_host_*
