@@ -178,6 +178,9 @@ HelloResult clienthello_parse(ClientHello *hello, const uint8_t *data, size_t si
                 hello->have += length;
                 result = message_try(hello, data);
         }
+        // Whoever routes by the host alone must not find the first of two names.
+        if (result != HELLO_NAMED && result != HELLO_ADDRESS)
+                hello->host = HOST_NULL;
         return result;
 }
 

@@ -26,7 +26,7 @@ typedef struct ClientHello {
         size_t record;    // where the next record header is looked for
         size_t have;      // bytes of the message in the records before it
         size_t need;      // its length; 0 while that is not there
-        Host host;
+        Host host;        // HOST_BAD unless the result is HELLO_NAMED or HELLO_ADDRESS
         bool ech;         // an encrypted one goes along: what it names is known to the server alone
 } ClientHello;
 #define CLIENTHELLO_NULL ((ClientHello) {0})

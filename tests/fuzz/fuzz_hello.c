@@ -26,6 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         }
         if (got != want || strcmp(whole.host.name, pieces.host.name) != 0 || whole.ech != pieces.ech)
                 abort();
+        if (whole.host.kind != (want == HELLO_NAMED ? HOST_NAME : want == HELLO_ADDRESS ? HOST_ADDRESS : HOST_BAD))
+                abort();
         if (want == HELLO_NAMED && host_parse(whole.host.name, strlen(whole.host.name)).kind != HOST_NAME)
                 abort();
         return 0;

@@ -217,6 +217,7 @@ static void test_wishes(void **state) {
                                 got = parse_in_steps(&records, sizes[s], &hello);
                                 if (got != cases[i].want)
                                         fail_msg("%s, records of %zu, reads of %zu: %s", cases[i].what, sizes[r], sizes[s], hello_result_text(got));
+                                assert_int_equal(hello.host.kind, got == HELLO_NAMED ? HOST_NAME : got == HELLO_ADDRESS ? HOST_ADDRESS : HOST_BAD);
                                 if (got == HELLO_NAMED)
                                         assert_string_equal(hello.host.name, "example.org");
                                 if (got == HELLO_NAMED || got == HELLO_NAMELESS)
