@@ -144,7 +144,7 @@ machine() {
 }
 
 main() {
-        local b all="launch exec delete resident list policy resolve splice cycles"
+        local b all="launch exec delete resident list policy policy-names resolve splice intercept rotate cycles"
         keep=false benches= peer=false
         for b in "$@"; do
                 [ "$b" = --keep ] && keep=true && continue
