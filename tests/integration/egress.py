@@ -387,7 +387,7 @@ backend b
 
 
 def bench_rotate(w):
-    """A line for each request that was made while the secret rotated: 1 if it failed, or had a value that was not its any more."""
+    """A line for each request that was made while the secret rotated: 1 if it failed, or had a value of long before."""
     values, settled, results, running = [w.secret], [0], [], [True]
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -420,11 +420,10 @@ def bench_rotate(w):
         t.start()
     for n in range(int(os.environ.get("EGRESS_BENCH_ROTATIONS", 50))):
         value = "real-%d-%s" % (n, os.urandom(8).hex())
-        values.append(value)  # from here on it may be used, and when the answer is there no other
+        values.append(value)  # from here on it may be used, and soon no other
         subprocess.run(["hostctl", "secret", "rotate", "token"], input=value, text=True, check=True, stdout=subprocess.DEVNULL)
+        time.sleep(0.25 * SLOW)  # it is in force milliseconds after the answer
         settled[0] = n + 1
-        time.sleep(0.1)
-        w.requests[:] = w.requests[-64:]
     running[0] = False
     for t in threads:
         t.join()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The world of egress.py: an Internet with origins, name servers and an attacker, a real hostd with two instances, and what looks at each wire."""
-import ctypes, os, socket, ssl, struct, subprocess, threading, time
+import collections, ctypes, os, socket, ssl, struct, subprocess, threading, time
 
 from border_world import SLOW, run, until
 from resolver_dns import Message, Upstream
@@ -186,7 +186,7 @@ def echo_datagram(s):
 
 class World:
     def __init__(self, work):
-        self.work, self.requests, self.host_events, self.flows_rules = work, [], [], []
+        self.work, self.requests, self.host_events, self.flows_rules = work, collections.deque(maxlen=4096), [], []
         self.hostd = None
 
     # ---- the Internet
