@@ -160,6 +160,16 @@ out=$(tar -C "$work/shop" -c . | import shop)
 wanted='crates.example.org:443 deb.example.org:80 files.example.org:443 go.example.org:443 index.example.org:443 npm.example.net:443 npm.example.org:443 pip.example.org:443 proxy.example.org:3128 sec.example.org:8443 sum.example.org:443 uid1000.example.org:443'
 mirrors() { drive show "$1" | python3 -c 'import json, sys; print(*sorted(json.load(sys.stdin).get("mirrors", ["NONE"])))'; }
 [ "$(mirrors shop)" = "$wanted" ] && ok "clients say where they fetch from, as the first user, without rights or a network" || bad "clients: $(mirrors shop) $out"
+digest=$(sed -n 's/^digest //p' <<<"$out")
+python3 - "$work/state/templates/$digest.json" <<'P'
+import json, sys
+manifest = json.load(open(sys.argv[1]))
+del manifest["mirrors"]
+json.dump(manifest, open(sys.argv[1], "w"))
+P
+[ "$(mirrors shop)" = NONE ] && ok "a manifest of an older hostd is read" || bad "a manifest without a list: $(mirrors shop)"
+out=$(tar -C "$work/shop" -c . | import shop)
+[ "$(mirrors shop)" = "$wanted" ] && grep -q "^digest $digest" <<<"$out" && ok "the same image once more brings its list" || bad "the same image once more: $(mirrors shop) $out"
 [ -z "$(mirrors box)" ] && ok "a template without clients has an empty list" || bad "a template without clients: $(mirrors box)"
 client npm <<'L'
 i=0; while [ $i -lt 200 ]; do echo "registry = \"https://m$i.example.org/\""; i=$((i + 1)); done

@@ -180,6 +180,24 @@ check "policy set" hostctl policy set pt-p "allow 198.51.100.0/24 tcp 80,443" "d
 check "policy show" sh -c "hostctl policy show pt-p | grep -q 198.51.100.0/24"
 check "policy list" sh -c "hostctl policy list -f csv | grep -q '^pt-p,2'"
 hostctl set pt-a policies=pt-p >/dev/null
+# A template of an older hostd has no list for @packages: nothing is put in its place.
+manifest=$HOSTD_STATE/templates/$(hostctl template show tiny -f json | jq -r .digest).json
+cp -p "$manifest" "$work/manifest"
+jq 'del(.mirrors)' "$work/manifest" >"$manifest"
+check "hostd comes back with it" hostd_crash
+hostctl policy set pt-mirrors "allow @packages" >/dev/null
+check_status "@packages of a template without a list is refused, and what to do is said" 2 'has no list of where its package clients fetch from; build or import it anew' hostctl set pt-a policies=pt-mirrors
+check "an operator's file does for it" sh -c "echo m.example.org:443 >$HOSTD_ETC/categories.d/packages.conf && hostctl apply && hostctl set pt-a policies=pt-mirrors"
+rm "$HOSTD_ETC/categories.d/packages.conf"
+check_status "which cannot go then" 2 'has no list of where its package clients' hostctl apply
+echo m.example.org:443 >"$HOSTD_ETC/categories.d/packages.conf"
+check "nobody needs it any more" hostctl set pt-a policies=pt-p
+rm "$HOSTD_ETC/categories.d/packages.conf"
+check "and it can go" hostctl apply
+cp -p "$work/manifest" "$manifest"
+check "hostd comes back with the list" hostd_crash
+check "and takes the rule" hostctl set pt-a policies=pt-mirrors
+hostctl set pt-a policies=pt-p >/dev/null
 check "a package policy" hostctl set pt-a package_no_scripts=true package_lock_only=true
 check "is settings of its clients inside" wait_for 20 hostctl exec pt-a -- sh -c 'grep -qx ignore-scripts=true /etc/npmrc && grep -q require-hashes /etc/xdg/pip/pip.conf'
 check "a part of it is taken back" hostctl unset pt-a package_no_scripts
