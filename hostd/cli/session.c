@@ -55,6 +55,9 @@ int session_exit_status(const json_t *record) {
         int signal_number = (int) json_integer_value(json_object_get(record, "signal"));
         const json_t *code = json_object_get(record, "exit");
 
+        json_int_t redacted = json_integer_value(json_object_get(record, "redacted"));
+        if (redacted > 0)
+                cli_complain("in the output %lld times the value of a secret was replaced", (long long) redacted);
         if (json_is_true(json_object_get(record, "oom")))
                 cli_complain("the command was killed: out of memory");
         if (json_is_true(json_object_get(record, "timed_out"))) {

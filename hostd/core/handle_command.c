@@ -11,6 +11,7 @@
 #include "core/command.h"
 #include "core/guest_link.h"
 #include "core/handle.h"
+#include "core/redaction.h"
 
 #define GUEST_TIMEOUT (30 * USEC_PER_SEC)
 #define PTS_MAJOR_FIRST 136
@@ -39,6 +40,28 @@ bool request_fds_allowed(Request *request) {
         return true;
 }
 
+// All that the command wrote before it ended has been written to the caller.
+static void command_drained(void *userdata, const json_t *counts) {
+        Request *request = userdata;
+        json_int_t sum = 0;
+        const char *name;
+        json_t *count;
+
+        json_object_foreach((json_t *) counts, name, count)
+                sum += json_integer_value(count);
+        if (!counts)
+                request_reply(request, json_pack("{s:s}", "message", "the end of the output is missing: hostd-redact, which takes values of secrets out of it, died"));
+        else
+                request_reply(request, json_pack("{s:I}", "redacted", sum));
+        if (sum > 0) {
+                (void) json_object_set(request->detail, "redacted", (json_t *) counts);
+                event_publish(request->manager->bus, "secret-redacted", request->target,
+                              json_pack("{s:O, s:O}", "id", json_object_get(request->detail, "id"), "replaced", counts));
+        }
+        request->redaction = redaction_free(request->redaction);
+        request_release(request);
+}
+
 static void command_done(Command *command, const CommandRecord *record, void *userdata) {
         Request *request = userdata;
 
@@ -49,7 +72,10 @@ static void command_done(Command *command, const CommandRecord *record, void *us
                        json_pack("{s:s, s:i, s:b, s:b}", "id", command_id(command), "exit", record->exit, "oom", record->oom, "timed_out", record->timed_out));
         request_reply(request, command_record_json(record));
         request->command = NULL;
-        request_release(request);
+        if (request->redaction)
+                redaction_drain(request->redaction, command_drained, request);
+        else
+                request_release(request);
 }
 
 // File verbs answer with an error instead of a record.
@@ -194,16 +220,12 @@ static int enter_record(Request *request, Error *err) {
         return request_audit_later(request, enter_recorded, err);
 }
 
-static void enter_ready(void *userdata, int r, Error *wait_err) {
-        Request *request = userdata;
+static void enter_now(Request *request) {
         Entering how = ways[request->verb];
         const Instance *instance = instance_list_find(&request->manager->instances, request->target);
         _cleanup_error_ Error err = ERROR_NULL;
+        int r;
 
-        if (r < 0) {
-                request_done(request, r, wait_err);
-                return;
-        }
         if (!request->call || !instance || !instance->guest) { // nobody waits any more: nothing is entered
                 r = request->call ? error_set(&err, ERR_UNAVAILABLE, "the guest helper of %s is gone again", request->target)
                                   : error_set(&err, ERR_CANCELLED, "the client went away");
@@ -221,6 +243,45 @@ static void enter_ready(void *userdata, int r, Error *wait_err) {
                 return;
         }
         request->closed = command_client_gone;
+}
+
+// Without it the command runs all the same: what it guards against is a mistake, and a warning says that nobody does.
+static void redaction_ready(void *userdata, int r, Error *err) {
+        Request *request = userdata;
+
+        if (r < 0) {
+                manager_warn(request->manager, "redaction", request->target, "%s", error_message(err, r));
+                request->redaction = redaction_free(request->redaction);
+        } else
+                manager_unwarn(request->manager, "redaction", request->target);
+        enter_now(request);
+}
+
+// A terminal is a place of its own, whose bytes go both ways: they are not looked at.
+static bool is_redacted(const Request *request, const Instance *instance) {
+        struct stat out, errors;
+
+        if (request->verb > GUEST_LOGIN || request->method->n_fds != 3 || !redaction_is_wanted(instance))
+                return false;
+        return fstat(request->fds[1], &out) == 0 && S_ISFIFO(out.st_mode) && fstat(request->fds[2], &errors) == 0 && S_ISFIFO(errors.st_mode);
+}
+
+static void enter_ready(void *userdata, int r, Error *wait_err) {
+        Request *request = userdata;
+        Instance *instance = instance_list_find(&request->manager->instances, request->target);
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        if (r < 0) {
+                request_done(request, r, wait_err);
+                return;
+        }
+        if (!instance || !is_redacted(request, instance)) {
+                enter_now(request);
+                return;
+        }
+        r = redaction_start(instance, request->fds + 1, redaction_ready, request, &request->redaction, &err);
+        if (r < 0)
+                redaction_ready(request, r, &err);
 }
 
 // A guest that never lets its helper run must not keep callers for ever.

@@ -8,6 +8,7 @@
 #include "base/io.h"
 #include "core/console.h"
 #include "core/handle.h"
+#include "core/redaction.h"
 
 static void put(json_t *object, const char *key, json_t *value) {
         (void) json_object_set_new(object, key, value);
@@ -206,13 +207,33 @@ static void log_line(json_t *list, char *line, size_t length) {
                 (void) json_array_append_new(list, json_string(shown));
 }
 
+// As the guest printed it, but for values of secrets. Each line of it ends with a line break.
+static int log_redact(const Instance *instance, const char *text, size_t size, RedactStream *ret, uint64_t *ret_count, Error *err) {
+        _cleanup_(redactor_freep) Redactor *redactor = NULL;
+        int r = redaction_of(instance, &redactor, err);
+
+        if (r >= 0 && !redactor)
+                r = redactor_new(NULL, 0, &redactor);
+        if (r >= 0)
+                r = redactor_feed(redactor, ret, text, size, true);
+        if (r >= 0 && ret->n_out > 0 && ret->out[ret->n_out - 1] != '\n')
+                r = redactor_feed(redactor, ret, "\n", 1, true);
+        if (r >= 0)
+                *ret_count = redactor_count(redactor, NULL);
+        return r < 0 ? error_set_errno(err, r, "cannot show the log") : 0;
+}
+
 // The log is what the guest printed: bytes, not text. It is shown line by line with control characters made visible.
 void handle_log(Request *request) {
         Instance *instance = request_instance(request);
         int64_t lines = request_int(request, "lines", 1000);
         _cleanup_free_ char *dir = NULL, *path = NULL, *text = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        RedactStream shown = {0};
         size_t size = 0, from;
+        uint64_t replaced = 0;
         json_t *list;
+        int r;
 
         if (!instance)
                 return;
@@ -222,17 +243,23 @@ void handle_log(Request *request) {
                 request_failf(request, ERR_INTERNAL, "out of memory");
                 return;
         }
-        text = log_tail(instance->manager->state_fd, path, &size);
+        text = log_tail(instance->manager->state_fd, path, &size) ?: strdup("");
         from = size;
         for (int64_t n = 0; from > 0; from--)
                 if (text[from - 1] == '\n' && from != size && ++n >= lines)
                         break;
-        list = json_array();
-        while (from < size) {
-                const char *end = memchr(text + from, '\n', size - from);
-                size_t length = end ? (size_t) (end - (text + from)) : size - from;
-                log_line(list, text + from, length);
-                from += length + 1;
+        r = log_redact(instance, text + from, size - from, &shown, &replaced, &err);
+        if (r < 0) {
+                (void) request_fail(request, r, &err);
+                redact_stream_done(&shown);
+                return;
         }
-        request_reply(request, json_pack("{s:o}", "lines", list));
+        list = json_array();
+        for (char *at = shown.out, *end = at + shown.n_out; at < end;) {
+                char *stop = memchr(at, '\n', (size_t) (end - at));
+                log_line(list, at, (size_t) (stop - at));
+                at = stop + 1;
+        }
+        redact_stream_done(&shown);
+        request_reply(request, json_pack("{s:o, s:I}", "lines", list, "redacted", (json_int_t) replaced));
 }

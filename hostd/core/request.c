@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "core/handle.h"
+#include "core/redaction.h"
 #include "core/trim.h"
 
 static void request_free(Request *request) {
@@ -19,6 +20,7 @@ static void request_free(Request *request) {
         json_decref(request->detail);
         json_decref(request->reply);
         free(request->target);
+        (void) redaction_free(request->redaction);
         for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
                 (void) close_fd(request->fds[i]);
         error_done(&request->err);

@@ -26,6 +26,7 @@ typedef struct Request {
         struct Command *command; // for methods that enter an instance
         struct Building *building;
         struct DiffRun *diff;
+        struct Redaction *redaction;
         int verb;
         int fds[WIRE_FDS_MAX]; // taken from the call, owned
         void (*closed)(struct Request *request); // the caller went away before the answer

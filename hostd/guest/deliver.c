@@ -393,6 +393,8 @@ static int tell_systemd(bool present, Error *err) {
 
         if (access("/run/systemd/system", F_OK) < 0)
                 return 0;
+        for (int i = 0; i < INIT_WAIT_STEPS && access("/run/systemd/private", F_OK) < 0; i++) // where root talks to it: there soon after its start
+                (void) usleep(50000);
         for (size_t i = 0; variables[i]; i++) {
                 (void) snprintf(names[i], sizeof(names[i]), "%.*s", (int) strcspn(variables[i], "="), variables[i]);
                 argv[i + 2] = present ? (char *) variables[i] : names[i];

@@ -11,8 +11,12 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "instance/container.h"
 #include "instance/supervisor.h"
+#include "redact/proto.h"
+
+#define REDACT_ID 65534 // nobody's, inside as well
 
 int control_listen(Supervisor *s, Error *err) {
         struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "control"};
@@ -141,6 +145,23 @@ static void console_start(Supervisor *s, Client *client, const ControlMessage *m
                 s->consoles[slot] = (Console) {.pid = pid, .client_fd = client->fd, .cookie = message->cookie};
 }
 
+// As a user of the instance's range, of whom there is nobody else on the host; inside, nobody sees the process. It outlives hostd, not us.
+static void redact_start(const Supervisor *s, const int *fds) {
+        const char *program = secure_getenv("HOSTD_REDACT") ?: HOSTD_LIBEXECDIR "/hostd-redact";
+        char *const argv[] = {(char *) program, NULL};
+        _cleanup_error_ Error err = ERROR_NULL;
+        ProcessSpec spec = PROCESS_SPEC_NULL;
+        pid_t pid;
+
+        spec.argv = argv;
+        spec.extra_fds = fds;
+        spec.n_extra_fds = REDACT_FDS;
+        spec.die_with_parent = spec.new_session = true;
+        spec.uid = spec.gid = s->spec.id_base + REDACT_ID;
+        if (process_spawn(&spec, &pid, NULL, &err) < 0)
+                log_error("%s", error_message(&err, -EIO)); // hostd sees the end of the channel
+}
+
 static void message_handle(Supervisor *s, Client *client, const ControlMessage *message, int *fds, size_t n_fds) {
         switch (message->type) {
         case CONTROL_HELLO:
@@ -163,13 +184,17 @@ static void message_handle(Supervisor *s, Client *client, const ControlMessage *
                 if (n_fds == 3)
                         console_start(s, client, message, fds);
                 return;
+        case CONTROL_REDACT:
+                if (n_fds == REDACT_FDS)
+                        redact_start(s, fds);
+                return;
         default: // a newer hostd may say what this build does not know
                 return;
         }
 }
 
 void control_receive(Supervisor *s, Client *client) {
-        int fds[3] = {-EBADF, -EBADF, -EBADF};
+        int fds[REDACT_FDS];
         size_t n_fds = ELEMENTS(fds);
         ControlMessage message;
         ssize_t n = io_recv_fds(client->fd, &message, sizeof(message), fds, &n_fds, MSG_DONTWAIT);
@@ -180,7 +205,7 @@ void control_receive(Supervisor *s, Client *client) {
                 client_close(s, client);
         else
                 message_handle(s, client, &message, fds, n_fds);
-        for (size_t i = 0; i < ELEMENTS(fds); i++)
+        for (size_t i = 0; i < n_fds; i++)
                 (void) close_fd(fds[i]);
 }
 

@@ -48,6 +48,7 @@ typedef enum ControlType {
         CONTROL_CONSOLE_END,
         CONTROL_PLUG,      // instance -> hostd: init_pid is in its namespaces and goes on once it has an interface; again after each HELLO
         CONTROL_PLUGGED,   // hostd -> instance: it has
+        CONTROL_REDACT,    // hostd -> instance: the descriptors of a hostd-redact (redact/proto.h), which is started; it answers on its own channel
 } ControlType;
 typedef enum ControlState {
         CONTROL_STATE_STARTING,

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # tests/product/deliver.sh against a hostd in a machine of its own, in namespaces that know nothing of a hostd outside.
-# usage: deliver.sh [BUILD_DIR]; needs root. DELIVER_ROOT: a directory with a Debian that becomes the template `clients` there.
+# usage: deliver.sh [BUILD_DIR]; needs root. DELIVER_ROOT: an archive of a Debian that becomes the template `clients` there.
 set -u
 top=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-${BUILD:-$top/build}}" && pwd)

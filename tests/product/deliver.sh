@@ -15,26 +15,29 @@ set_secret() { printf %s "$2" | hostctl secret set "$1" >/dev/null; }
 rotate_secret() { printf %s "$2" | hostctl secret rotate "$1" >/dev/null; }
 grants() { hostctl secret grants "$@" -f csv -c id,secret,name,place,field,state | tr -d '\r'; }
 id_of() { grants "$1" | awk -F, -v s="$2" -v p="$3" '$2 == s && $4 == p { print $1 }'; } # INSTANCE SECRET PLACE
-file_is() { [ "$(ex "$1" -- cat "/run/hostd/secrets/$2" 2>/dev/null)" = "$3" ]; }
+# What commands print is looked through for values, so that they are compared by their sums.
+sum() { printf "$1" | md5sum | cut -d' ' -f1; }
+sum_inside() { ex "$@" | cut -d' ' -f1; }
+file_is() { [ "$(sum_inside "$1" -- md5sum "/run/hostd/secrets/$2" 2>/dev/null)" = "$(sum "$3")" ]; }
 no_file() { ! ex "$1" -- test -e "/run/hostd/secrets/$2"; }
 nothing_left() { [ -z "$(ex "$1" -- sh -c 'ls -A /run/hostd | grep -v denied; env | grep SSL_CERT_FILE')" ]; }
 
-set_secret pt-key "$value" && set_secret pt-line $'two\nlines\n' || fail "secret set" "it failed"
+set_secret pt-key "$value" && set_secret pt-line $'two\nlines' || fail "secret set" "it failed"
 launch pt-a >/dev/null || { fail launch pt-a; end; }
 check "without grants nothing is there" nothing_left pt-a
 
 # --- files
 check_status "a secret becomes a file" 0 '/run/hostd/secrets/pt-key' hostctl secret grant pt-key pt-a --file
-check_is "its value is there when the grant is answered" "$value" ex pt-a -- cat /run/hostd/secrets/pt-key
+check_is "its value is there when the grant is answered" "$(sum "$value")" sum_inside pt-a -- md5sum /run/hostd/secrets/pt-key
 check_is "for root alone, and on a ramfs" "400 0 0 ramfs" ex pt-a -- sh -c 'cd /run/hostd/secrets; grep -q " /run/hostd/secrets .* - ramfs " /proc/self/mountinfo && fs=ramfs; stat -c "%a %u %g" pt-key | tr "\n" " "; echo $fs'
 check_not "another user cannot read it" ex -u agent pt-a -- cat /run/hostd/secrets/pt-key
 check_status "with an owner" 0 pt-line hostctl secret grant pt-line pt-a --file --owner 1000
-check_is "who can" $'two\nlines' ex -u agent pt-a -- cat /run/hostd/secrets/pt-line
+check_is "who can" "$(sum 'two\nlines')" sum_inside -u agent pt-a -- md5sum /run/hostd/secrets/pt-line
 check_status "the same file twice is refused" 4 "is a file in pt-a already" hostctl secret grant pt-key pt-a --file
 check_status "what requests have is no part of a file" 2 "nothing that requests have" hostctl secret grant pt-key pt-a --file --host api.example.com
 check_status "the list says so" 0 "pt-key,pt-a,file,/run/hostd/secrets/pt-key,delivered" grants pt-a
 rotate_secret pt-key "$rotated"
-check_is "a rotation is there when it is answered" "$rotated" ex pt-a -- cat /run/hostd/secrets/pt-key
+check_is "a rotation is there when it is answered" "$(sum "$rotated")" sum_inside pt-a -- md5sum /run/hostd/secrets/pt-key
 check_not "no certificate comes with a file" ex pt-a -- test -e /run/hostd/ca.crt
 no_disk_has() { sync; ! grep -rqaF -e "$value" -e "$rotated" "$HOSTD_STATE" "$HOSTD_RUN" "$HOSTD_ETC" 2>/dev/null; }
 check "no file of the host has a value" no_disk_has
@@ -48,7 +51,7 @@ hostctl file push "$work/planted" pt-a:/run/hostd/secrets/pt-planted >/dev/null 
 check "ungrant is answered when the file is gone" hostctl secret ungrant "$(id_of pt-a pt-key file)"
 check "which it is" no_file pt-a pt-key
 check "with what is nobody's" no_file pt-a pt-planted
-check "the other one is not" file_is pt-a pt-line $'two\nlines'
+check "the other one is not" file_is pt-a pt-line 'two\nlines'
 hostctl secret grant pt-key pt-a --file --for 2s >/dev/null
 check "a grant with a time" file_is pt-a pt-key "$rotated"
 check "ends by itself, with its file" wait_for 10 no_file pt-a pt-key
@@ -88,6 +91,51 @@ check "the last grant is taken back" hostctl secret ungrant "$(id_of pt-a pt-key
 check "certificate and variables are gone" nothing_left pt-a
 check "no warning is left" sh -c "! hostctl warning list -f csv | grep delivery"
 
+# --- values in what is shown
+launch pt-r >/dev/null || fail launch pt-r
+set_secret pt-short 1234567
+redactors() { pgrep -x hostd-redact | wc -l; }
+check_is "without grants nothing stands in between" "$rotated 0 " sh -c "(hostctl exec pt-r -- sh -c 'echo $rotated; sleep 1' & sleep 0.7; pgrep -x hostd-redact | wc -l; wait) | tr '\n' ' '"
+hostctl secret grant pt-key pt-r --file >/dev/null
+hostctl secret grant pt-short pt-r --file >/dev/null
+check_is "a value in the output of a command is its name" "a [secret pt-key] b" ex pt-r -- sh -c 'echo "a $(cat /run/hostd/secrets/pt-key) b"'
+check_is "and in its errors" "[secret pt-key]" sh -c "hostctl exec pt-r -- sh -c 'cat /run/hostd/secrets/pt-key >&2; echo >&2' 2>&1 >/dev/null | grep -v hostctl:"
+check_status "which is counted" 0 "2 times the value of a secret was replaced" ex pt-r -- sh -c 'cat /run/hostd/secrets/pt-key /run/hostd/secrets/pt-key'
+check_status "in the audit, too" 0 '"redacted": ?\{"pt-key": ?2\}' sh -c "hostctl audit tail -n 3 -f json | tr -d '\n ' | sed 's/:/: /g'"
+check_status "and the exit status stays" 7 "secret pt-key" ex pt-r -- sh -c 'cat /run/hostd/secrets/pt-key; exit 7'
+check_is "in pieces" "[secret pt-key]." ex pt-r -- sh -c 'v=$(cat /run/hostd/secrets/pt-key); printf %s "${v%????????}"; sleep 0.02; printf %s "${v#"${v%????????}"}"; printf .'
+check_is "a beginning of one waits a moment only" "${rotated%????}" sh -c "timeout 20 hostctl exec pt-r -- sh -c 'printf %s ${rotated%????}; sleep 30' 2>/dev/null & sleep 3; kill \$! 2>/dev/null; wait"
+check_is "a value that is short stays" 1234567 ex pt-r -- cat /run/hostd/secrets/pt-short
+check_is "as an argument, it never was in the instance" "x[secret pt-key]x" ex pt-r -- echo "x${rotated}x"
+expected=$(awk 'BEGIN { for (i = 0; i < 200000; i++) print i, "[secret pt-key]", "tail" }' | sha256sum)
+check_is "everywhere in megabytes, and nothing else is changed" "$expected" sh -c "hostctl exec pt-r -- awk -v v=$rotated 'BEGIN { for (i = 0; i < 200000; i++) print i, v, \"tail\" }' 2>/dev/null | sha256sum"
+check_is "input goes its own way" "$(sum "in $rotated")" sh -c "printf 'in $rotated' | hostctl exec pt-r -- md5sum | cut -d' ' -f1"
+begin=$(now_ms)
+check_is "what runs on in the background is not waited for" now ex pt-r -- sh -c '(sleep 20; echo late) & echo now'
+[ $(($(now_ms) - begin)) -lt 10000 ] && ok "and takes no time" || fail "and takes no time" "$(($(now_ms) - begin)) ms"
+wait_for 5 sh -c '! pgrep -x hostd-redact' || fail redactors "$(redactors) are left"
+ex pt-r -- sh -c 'sleep 5; cat /run/hostd/secrets/pt-key' >"$work/survives" 2>/dev/null &
+survivor=$!
+wait_for 5 pgrep -x hostd-redact
+pid=$(pgrep -x hostd-redact | head -n 1)
+check "it is nobody, confined, and has no capability" sh -c "grep -q '^CapEff:[[:space:]]*0*\$' /proc/$pid/status && grep -q '^NoNewPrivs:[[:space:]]*1' /proc/$pid/status && grep -q '^Seccomp:[[:space:]]*2' /proc/$pid/status && ! grep -q '^Uid:[[:space:]]*0' /proc/$pid/status"
+hostd_crash || fail hostd "it does not come back"
+wait $survivor
+check_is "it outlives hostd" "[secret pt-key]" cat "$work/survives"
+ex pt-r -- sh -c 'echo first; sleep 20; echo second' >"$work/dies" 2>"$work/dies.err" &
+killed=$!
+wait_for 5 grep -q first "$work/dies"
+pkill -9 -x -u "$(stat -c %u "/proc/$(pgrep -x hostd-redact | head -n 1)")" hostd-redact
+wait $killed
+check "its death ends the output" sh -c "! grep -q second '$work/dies'"
+check "and is told" grep -q "hostd-redact" "$work/dies.err"
+ex pt-r -- sh -c 'cat /run/hostd/secrets/pt-key >/dev/console; echo >/dev/console'
+check "the console's log has the name" wait_for 10 sh -c "hostctl log pt-r | grep -q 'secret pt-key'"
+check_not "and not the value" sh -c "hostctl log pt-r | grep -q $rotated"
+hostctl secret ungrant "$(id_of pt-r pt-key file)" >/dev/null
+check_is "a secret that is granted no more is not looked for" "$rotated" ex pt-r -- echo "$rotated"
+hostctl delete --force pt-r >/dev/null
+
 # --- real programs
 template=
 for t in clients agent; do [ -z "$template" ] && hostctl template show $t >/dev/null 2>&1 && template=$t; done
@@ -96,6 +144,7 @@ if [ -z "$template" ]; then
         end
 fi
 launch_from $template pt-c memory=512MiB disk=1GiB >/dev/null || { fail launch pt-c; end; }
+ex pt-c -- sh -c 'id agent >/dev/null 2>&1 || useradd -m -u 1000 agent'
 has() { ex pt-c -- sh -c "command -v $1 >/dev/null"; }
 check "a grant for an instance with systemd" grant_wire pt-c
 if [ ! -x /usr/sbin/haproxy ]; then
@@ -104,9 +153,10 @@ if [ ! -x /usr/sbin/haproxy ]; then
 fi
 leaf() { ls "$HOSTD_RUN/haproxy/$(slot pt-c)/conf/crt/"*.pem 2>/dev/null | head -n 1; }
 check "hostd has issued a leaf" wait_for 20 test -n "$(leaf)"
-store_has() { ex pt-c -- grep -qF "$(sed -n 2p <(hostctl secret authority pt-c))" /etc/ssl/certs/ca-certificates.crt; }
+store_ex pt-c -- sh -c 'id agent >/dev/null 2>&1 || useradd -m -u 1000 agent'
+has() { ex pt-c -- grep -qF "$(sed -n 2p <(hostctl secret authority pt-c))" /etc/ssl/certs/ca-certificates.crt; }
 store_has_not() { ! store_has; }
-check "its trust store has the authority, by its own update-ca-certificates" wait_for 60 store_has
+check "its trust store has the authority, by its own update-ca-certificates" wait_for 180 store_has
 check_is "systemd gives the variables to what it starts" SSL_CERT_FILE=/run/hostd/ca-bundle.crt ex pt-c -- sh -c 'until [ -d /run/systemd/system ]; do sleep 0.1; done; systemd-run -q --pipe --wait env | grep SSL_CERT_FILE'
 check_is "a login shell has them" /run/hostd/ca-bundle.crt ex --login pt-c -- sh -lc 'echo $SSL_CERT_FILE'
 
@@ -178,7 +228,7 @@ program openssl openssl sh -c "openssl s_client -connect 127.0.0.1:443 -serverna
 hostctl restart pt-c >/dev/null
 check_is "after a start of the instance" /run/hostd/ca-bundle.crt ex pt-c -- sh -c 'echo $SSL_CERT_FILE'
 check "the last grant is taken back" hostctl secret ungrant "$(id_of pt-c pt-key header)"
-check "the trust store has forgotten the authority" wait_for 60 store_has_not
+check "the trust store has forgotten the authority" wait_for 180 store_has_not
 check_not "no link is left" ex pt-c -- test -e /etc/ssl/certs/hostd.pem -o -e /usr/local/share/ca-certificates/hostd.crt -o -e /etc/profile.d/hostd.sh -o -e /run/hostd/ca.crt
 check_is "systemd has, too" none ex pt-c -- sh -c 'systemd-run -q --pipe --wait env | grep SSL_CERT_FILE || echo none'
 check "and other authorities are still there" ex pt-c -- sh -c '[ "$(grep -c BEGIN /etc/ssl/certs/ca-certificates.crt)" -gt 50 ]'
