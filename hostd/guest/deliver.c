@@ -18,6 +18,7 @@
 
 #define BUNDLE_MAX (16 * 1024 * 1024)
 #define INIT_WAIT_STEPS 400 // of 50 ms
+#define SYSTEMD_TRIES 40    // in 20 s
 #define SYSTEM_BUNDLE "etc/ssl/certs/ca-certificates.crt"
 #define ANCHORS "/usr/local/share/ca-certificates"
 #define ANCHOR ANCHORS "/hostd.crt"
@@ -390,16 +391,23 @@ static int anchor_remove(Error *err) {
 static int tell_systemd(bool present, Error *err) {
         char *argv[ELEMENTS(variables) + 2] = {(char *) "/usr/bin/systemctl", (char *) (present ? "set-environment" : "unset-environment")};
         char names[ELEMENTS(variables)][24];
+        int r = 0;
 
         if (access("/run/systemd/system", F_OK) < 0)
                 return 0;
-        for (int i = 0; i < INIT_WAIT_STEPS && access("/run/systemd/private", F_OK) < 0; i++) // where root talks to it: there soon after its start
-                (void) usleep(50000);
         for (size_t i = 0; variables[i]; i++) {
                 (void) snprintf(names[i], sizeof(names[i]), "%.*s", (int) strcspn(variables[i], "="), variables[i]);
                 argv[i + 2] = present ? (char *) variables[i] : names[i];
         }
-        return run_quietly(argv, err);
+        // Soon after its start it does not answer yet.
+        for (int i = 0; i < SYSTEMD_TRIES; i++) {
+                error_done(err);
+                r = run_quietly(argv, err);
+                if (r >= 0)
+                        return 0;
+                (void) usleep(500000);
+        }
+        return r;
 }
 
 int deliver_adopt(const Request *request, Error *err) {

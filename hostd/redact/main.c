@@ -15,7 +15,7 @@
 #include "redact/proto.h"
 
 #define PIECE 65536
-#define HOLD_TIME (100 * USEC_PER_MSEC) // for the rest of what may be a value: somebody may wait for a prompt that ends like one begins
+#define HOLD_TIME (250 * USEC_PER_MSEC) // for the rest of what may be a value: somebody may wait for a prompt that ends like one begins
 
 typedef struct Way {
         int in, out; // -EBADF once done with
