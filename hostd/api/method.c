@@ -287,6 +287,14 @@ static const Param params_secret_value[] = {
         {"exact", 0, PARAM_BOOL, PARAM_LOCAL, .doc = "keep a line break at the end of the value"},
         END,
 };
+static const Param params_secret_set[] = {
+        {"secret", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "SECRET", .doc = "name of the secret"},
+        {"exact", 0, PARAM_BOOL, PARAM_LOCAL, .doc = "keep a line break at the end of the value"},
+        {"command", 0, PARAM_STRING, 0, VALID_PATH, .meta = "PATH", .doc = "a program of this host that prints the value, now and again before it ends"},
+        {"for", 0, PARAM_SPAN, 0, .min = 10000000, .max = 43200000000, .meta = "SPAN", .doc = "with command: how long what it prints is good for, at most 12 h (default 1h)"},
+        {"user", 'u', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "with command: whom it runs as (default nobody)"},
+        END,
+};
 static const Param params_secret_grant[] = {
         SECRET_PARAM,
         NAME_PARAM,
@@ -373,7 +381,8 @@ static const Column columns_warning[] = {
 };
 static const Column columns_commit[] = {{"rev", "REVISION"}, {"date", "DATE"}, {"author", "AUTHOR"}, {"subject", "CHANGE"}, {NULL}};
 static const Column columns_secret[] = {
-        {"secret", "SECRET"}, {"version", "VERSION", .type = PARAM_INT}, {"created", "CREATED"}, {"rotated", "ROTATED"}, {"grants", "GRANTS", .type = PARAM_INT}, {NULL},
+        {"secret", "SECRET"}, {"version", "VERSION", .type = PARAM_INT}, {"created", "CREATED"}, {"rotated", "ROTATED"}, {"grants", "GRANTS", .type = PARAM_INT}, {"ends", "ENDS"},
+        {"command", "COMMAND", true}, {"user", "USER", true}, {NULL},
 };
 static const Column columns_grant[] = {
         {"id", "ID"}, {"secret", "SECRET"}, {"name", "INSTANCE"}, {"host", "HOST"}, {"port", "PORT", .type = PARAM_INT}, {"place", "PLACE"}, {"field", "FIELD"},
@@ -483,8 +492,8 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_AUDIT_QUERY] = {"io.hostd.Audit.Query", "audit query", VIEW, 0, 0, params_audit_query, "records", columns_audit, "Search the audit log"},
         [METHOD_WARNING_LIST] = {"io.hostd.Warning.List", "warning list", VIEW, 0, 0, params_list, "warnings", columns_warning, "List warnings"},
         [METHOD_WARNING_CLEAR] = {"io.hostd.Warning.Clear", "warning clear", OPERATE, MUTATES, 0, params_warning_clear, .doc = "Forget a warning that was dealt with"},
-        [METHOD_SECRET_SET] = {"io.hostd.Secret.Set", "secret set", ADMIN, MUTATES | SPECIAL, 1, params_secret_value, .doc = "Keep a new secret",
-                .manual = "The value is read from standard input, on a terminal as one line that is not shown. One line break at its end is left out unless --exact. The descriptor is a pipe that holds the whole value (at most 16 KiB) and whose other end is closed."},
+        [METHOD_SECRET_SET] = {"io.hostd.Secret.Set", "secret set", ADMIN, MUTATES | SPECIAL, 1, params_secret_set, .doc = "Keep a new secret",
+                .manual = "With command nothing is read; the answer waits for the first value that it prints, and the descriptor is not looked at. Otherwise the value is read from standard input, on a terminal as one line that is not shown. One line break at its end is left out unless --exact. The descriptor is a pipe that holds the whole value (at most 16 KiB) and whose other end is closed."},
         [METHOD_SECRET_ROTATE] = {"io.hostd.Secret.Rotate", "secret rotate", ADMIN, MUTATES | SPECIAL, 1, params_secret_value, .doc = "Put a new value in the place of a secret's old one",
                 .manual = "As set. Refused when a place that was granted cannot take the new value."},
         [METHOD_SECRET_REVOKE] = {"io.hostd.Secret.Revoke", "secret revoke", ADMIN, MUTATES, 0, params_secret, .doc = "Forget a secret and end all its grants"},

@@ -7,6 +7,7 @@
 #include "core/delivery.h"
 #include "core/handle.h"
 #include "core/interceptor.h"
+#include "core/minting.h"
 #include "core/secrets.h"
 #include "guest/proto.h"
 #include "secret/ca.h"
@@ -88,12 +89,45 @@ static int put_new(Secrets *s, const char *name, const Value *value, Error *err)
         return secret_add(&s->vault, name, value, err);
 }
 
+// The values come from a command from now on; the answer waits for the first one.
+static void set_minted(Request *request, const char *command) {
+        Secrets *s = secrets_of(request);
+        _cleanup_(mint_done) Mint mint = {.life = (usec_t) request_int(request, "for", 3600 * USEC_PER_SEC)};
+        _cleanup_error_ Error err = ERROR_NULL;
+        int r;
+
+        if (!s)
+                return;
+        (void) snprintf(mint.secret, sizeof(mint.secret), "%s", request_string(request, "secret"));
+        (void) snprintf(mint.user, sizeof(mint.user), "%s", request_string(request, "user") ?: MINT_USER);
+        mint.command = strdup(command);
+        r = mint.command ? minting_add(s, &mint, request_done, request, &err) : -ENOMEM;
+        if (r < 0) {
+                (void) request_fail(request, r, &err);
+                return;
+        }
+        (void) request_hold(request);
+        request_reply(request, json_pack("{s:s, s:I}", "secret", request_string(request, "secret"), "version", (json_int_t) 1));
+}
+
 void handle_secret_set(Request *request) {
-        take_value(request, put_new);
+        const char *command = request_string(request, "command");
+
+        if (command)
+                set_minted(request, command);
+        else if (request_string(request, "user") || request_int(request, "for", 0))
+                request_failf(request, ERR_INVALID, "user and for are of a command that mints the value");
+        else
+                take_value(request, put_new);
 }
 
 void handle_secret_rotate(Request *request) {
-        take_value(request, secrets_rotate);
+        const Mint *mint = request->manager->secrets ? minting_find(request->manager->secrets, request_string(request, "secret")) : NULL;
+
+        if (mint)
+                request_failf(request, ERR_CONFLICT, "the values of secret \"%s\" come from %s: revoke it, and set it anew", mint->secret, mint->command);
+        else
+                take_value(request, secrets_rotate);
 }
 
 void handle_secret_revoke(Request *request) {
@@ -118,6 +152,8 @@ static int count_grants(const Secrets *s, const char *name) {
 
         for (size_t i = 0; i < s->n_all; i++)
                 n += strcmp(s->bindings[i]->secret, name) == 0;
+        for (size_t i = 0; i < s->n_resting; i++)
+                n += strcmp(s->resting[i]->secret, name) == 0;
         return n;
 }
 
@@ -143,14 +179,23 @@ void handle_secret_list(Request *request) {
                 return;
         }
         rows = json_array();
-        for (size_t i = 0; i < n; i++)
-                (void) json_array_append_new(rows, json_pack("{s:s, s:I, s:o, s:o, s:i}", "secret", list[i].name, "version", (json_int_t) list[i].version, "created",
-                                                             json_time(list[i].created), "rotated", json_time(list[i].rotated), "grants",
-                                                             count_grants(s, list[i].name)));
+        for (size_t i = 0; i < n; i++) {
+                const Mint *mint = minting_find(s, list[i].name);
+                (void) json_array_append_new(rows, json_pack("{s:s, s:I, s:o, s:o, s:i, s:o, s:s*, s:s*}", "secret", list[i].name, "version",
+                                                             (json_int_t) list[i].version, "created", json_time(list[i].created), "rotated",
+                                                             json_time(list[i].rotated), "grants", count_grants(s, list[i].name), "ends",
+                                                             json_time(mint ? mint->ends : 0), "command", mint ? mint->command : NULL, "user", mint ? mint->user : NULL));
+        }
         request_reply(request, json_pack("{s:o}", "secrets", rows));
 }
 
-static json_t *grant_json(const Secrets *s, const Binding *b) {
+static const char *grant_state(const Secrets *s, const Binding *b, bool rests) {
+        if (rests)
+                return "expired";
+        return b->place == BINDING_FILE ? delivery_state(s, b->instance) : interceptor_state(interceptor_find(s, b->instance));
+}
+
+static json_t *grant_json(const Secrets *s, const Binding *b, bool rests) {
         json_t *row = binding_to_json(b);
         _cleanup_free_ char *methods = strv_join(b->methods, ","), *paths = strv_join(b->paths, ",");
 
@@ -162,7 +207,7 @@ static json_t *grant_json(const Secrets *s, const Binding *b) {
         (void) json_object_set_new(row, "paths", json_string(paths ?: ""));
         (void) json_object_set_new(row, "created", json_time(b->created));
         (void) json_object_set_new(row, "until", json_time(b->until));
-        (void) json_object_set_new(row, "state", json_string(b->place == BINDING_FILE ? delivery_state(s, b->instance) : interceptor_state(interceptor_find(s, b->instance))));
+        (void) json_object_set_new(row, "state", json_string(grant_state(s, b, rests)));
         if (b->place == BINDING_FILE) {
                 (void) json_object_set_new(row, "field", json_sprintf(GUEST_FILE_SECRETS "/%s", b->secret));
                 (void) json_object_del(row, "port");
@@ -178,7 +223,10 @@ void handle_secret_grants(Request *request) {
 
         for (size_t i = 0; s && i < s->n_all; i++)
                 if (!name || strcmp(s->bindings[i]->instance, name) == 0)
-                        (void) json_array_append_new(rows, grant_json(s, s->bindings[i]));
+                        (void) json_array_append_new(rows, grant_json(s, s->bindings[i], false));
+        for (size_t i = 0; s && i < s->n_resting; i++)
+                if (!name || strcmp(s->resting[i]->instance, name) == 0)
+                        (void) json_array_append_new(rows, grant_json(s, s->resting[i], true));
         request_reply(request, json_pack("{s:o}", "grants", rows));
 }
 

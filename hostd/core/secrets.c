@@ -8,6 +8,7 @@
 #include "border/record.h"
 #include "core/delivery.h"
 #include "core/interceptor.h"
+#include "core/minting.h"
 #include "secret/ca.h"
 #include "secret/ended.h"
 
@@ -48,24 +49,66 @@ static void grant_came(Secrets *s, const Binding *b) {
 
 // So that what ends needs no memory.
 static int reserve(Secrets *s, size_t n) {
-        Binding **bindings = reallocarray(s->bindings, s->n_all + n, sizeof(Binding *)), **leaving;
+        size_t all = s->n_all + s->n_resting + n;
+        const struct { Binding ***list; size_t size; } lists[] = {{&s->bindings, all}, {&s->resting, all}, {&s->leaving, s->n_leaving + all}};
 
-        if (!bindings)
-                return -ENOMEM;
-        s->bindings = bindings;
-        leaving = reallocarray(s->leaving, s->n_leaving + s->n_all + n, sizeof(Binding *));
-        if (!leaving)
-                return -ENOMEM;
-        s->leaving = leaving;
+        for (size_t i = 0; i < ELEMENTS(lists); i++) {
+                Binding **grown = reallocarray(*lists[i].list, lists[i].size, sizeof(Binding *));
+                if (!grown)
+                        return -ENOMEM;
+                *lists[i].list = grown;
+        }
         return 0;
 }
 
-// Out of force, before anybody asks a disk. The others keep their order: another one would be another configuration of their HAProxies.
-static void drop(Secrets *s, size_t i, const char *event) {
+static void insert(Secrets *s, Binding *b) {
+        s->bindings[s->n_all++] = b;
+        if (b->place == BINDING_FILE)
+                return;
+        memmove(s->bindings + s->n + 1, s->bindings + s->n, (s->n_all - 1 - s->n) * sizeof(Binding *));
+        s->bindings[s->n++] = b;
+}
+
+static Binding *take_out(Secrets *s, size_t i) {
         Binding *b = s->bindings[i];
 
         memmove(s->bindings + i, s->bindings + i + 1, (--s->n_all - i) * sizeof(Binding *));
         s->n -= i < s->n;
+        return b;
+}
+
+typedef bool (*BindingMatch)(const Binding *b, const void *key);
+
+static bool is_of_secret(const Binding *b, const void *key) {
+        return strcmp(b->secret, key) == 0;
+}
+
+static bool is_of_instance(const Binding *b, const void *key) {
+        return strcmp(b->instance, key) == 0;
+}
+
+static bool has_id(const Binding *b, const void *key) {
+        return strcmp(b->id, key) == 0;
+}
+
+static bool is_over_at(const Binding *b, const void *key) {
+        return binding_is_over(b, *(const usec_t *) key);
+}
+
+// Back among the others, for what is about to be done with them: nothing is served before the loop turns.
+static void wake(Secrets *s, BindingMatch match, const void *key) {
+        for (size_t i = s->n_resting; i-- > 0;)
+                if (match(s->resting[i], key)) {
+                        Binding *b = s->resting[i];
+                        memmove(s->resting + i, s->resting + i + 1, (--s->n_resting - i) * sizeof(Binding *));
+                        insert(s, b);
+                }
+}
+
+// Out of force, before anybody asks a disk. The others keep their order: another one would be another configuration of their HAProxies.
+static void drop(Secrets *s, size_t i, const char *event) {
+        Binding *b = take_out(s, i);
+
         s->leaving[s->n_leaving++] = b;
         if (b->place != BINDING_FILE)
                 interceptors_retire(s, b);
@@ -105,6 +148,7 @@ static void end_those_over(Secrets *s) {
         usec_t now = clock_realtime();
         _cleanup_error_ Error err = ERROR_NULL;
 
+        wake(s, is_over_at, &now);
         for (size_t i = s->n_all; i-- > 0;)
                 if (binding_is_over(s->bindings[i], now)) {
                         audit_end(s, s->bindings[i]);
@@ -130,6 +174,9 @@ static void plan_ending(Secrets *s) {
         for (size_t i = 0; i < s->n_all; i++)
                 if (s->bindings[i]->until > 0)
                         next = MIN2(next, s->bindings[i]->until);
+        for (size_t i = 0; i < s->n_resting; i++)
+                if (s->resting[i]->until > 0)
+                        next = MIN2(next, s->resting[i]->until);
         if (next < USEC_INFINITY)
                 (void) sd_event_add_time(s->manager->event, &s->ending, CLOCK_REALTIME, MAX2(next, clock_realtime() + USEC_PER_SEC), ENDING_ACCURACY, ending_due, s);
 }
@@ -208,6 +255,7 @@ void secrets_open(Manager *m) {
         end_those_over(s);
         plan_ending(s);
         secrets_plan(m); // also where no instance runs: something of an earlier hostd may
+        mintings_open(s);
 }
 
 Secrets *secrets_free(Secrets *s) {
@@ -215,12 +263,14 @@ Secrets *secrets_free(Secrets *s) {
                 return NULL;
         interceptors_free(s);
         deliveries_free(s);
+        mintings_free(s);
         s->ending = sd_event_source_disable_unref(s->ending);
         s->sync = sd_event_source_disable_unref(s->sync);
         bindings_free(s->bindings, s->n_all);
         bindings_free(s->leaving, s->n_leaving);
         (void) ended_free(s->ended);
         (void) flow_sender_free(s->records);
+        bindings_free(s->resting, s->n_resting);
         (void) seal_free(s->vault.seal);
         free(s);
         return NULL;
@@ -241,6 +291,17 @@ static int check_count(const Secrets *s, const Binding *b, Error *err) {
         return files < DELIVERY_FILES_MAX ? 0 : error_set(err, ERR_QUOTA, "%s has %d secrets as files, and can have no more", b->instance, DELIVERY_FILES_MAX);
 }
 
+static int check_resting(const Secrets *s, const Binding *b, Error *err) {
+        const Mint *mint = minting_find(s, b->secret);
+
+        if (mint && mint->ends <= clock_realtime())
+                return error_set(err, ERR_UNAVAILABLE, "the value of secret \"%s\" has ended, and there is no new one yet", b->secret);
+        for (size_t i = 0; i < s->n_resting; i++)
+                if (binding_clashes(b, s->resting[i]))
+                        return error_set(err, ERR_CONFLICT, "binding %s, which rests, has this place", s->resting[i]->id);
+        return 0;
+}
+
 int secrets_grant(Secrets *s, Binding *binding, Error *err) {
         int r;
 
@@ -248,16 +309,14 @@ int secrets_grant(Secrets *s, Binding *binding, Error *err) {
                 return error_set_errno(err, ENOMEM, "cannot grant");
         r = check_count(s, binding, err);
         if (r >= 0)
+                r = check_resting(s, binding, err);
+        if (r >= 0)
                 r = check_value(s, binding, err);
         if (r >= 0)
                 r = binding_add(&s->vault, binding, s->bindings, s->n_all, err);
         if (r < 0)
                 return r;
-        s->bindings[s->n_all++] = binding;
-        if (binding->place != BINDING_FILE) {
-                memmove(s->bindings + s->n + 1, s->bindings + s->n, (s->n_all - 1 - s->n) * sizeof(Binding *));
-                s->bindings[s->n++] = binding;
-        }
+        insert(s, binding);
         grant_came(s, binding);
         plan_ending(s);
         return 0;
@@ -268,6 +327,7 @@ int secrets_ungrant(Secrets *s, const char *id, Error *err) {
         bool found = false;
         int r;
 
+        wake(s, has_id, id);
         for (size_t i = 0; i < s->n_leaving; i++)
                 found = found || strcmp(s->leaving[i]->id, id) == 0;
         for (size_t i = s->n_all; i-- > 0;)
@@ -282,6 +342,23 @@ int secrets_ungrant(Secrets *s, const char *id, Error *err) {
         return r;
 }
 
+void secrets_rest(Secrets *s, const char *name, bool rest) {
+        for (size_t i = s->n_all; rest && i-- > 0;)
+                if (strcmp(s->bindings[i]->secret, name) == 0) {
+                        Binding *b = take_out(s, i);
+                        s->resting[s->n_resting++] = b;
+                        if (b->place != BINDING_FILE)
+                                interceptors_retire(s, b);
+                        delivery_plan(s, b->instance);
+                        event_publish(s->manager->bus, "secret-expired", b->instance, json_pack("{s:s, s:s}", "id", b->id, "secret", b->secret));
+                }
+        for (size_t i = s->n_resting; !rest && i-- > 0;)
+                if (strcmp(s->resting[i]->secret, name) == 0)
+                        grant_came(s, s->resting[i]);
+        if (!rest)
+                wake(s, is_of_secret, name);
+}
+
 // A value that one of its places cannot take is refused as a whole: half a rotation would be two values in use.
 int secrets_rotate(Secrets *s, const char *name, const Value *value, Error *err) {
         int r = 0;
@@ -289,6 +366,9 @@ int secrets_rotate(Secrets *s, const char *name, const Value *value, Error *err)
         for (size_t i = 0; i < s->n_all && r >= 0; i++)
                 if (strcmp(s->bindings[i]->secret, name) == 0)
                         r = binding_check_value(s->bindings[i], value, err);
+        for (size_t i = 0; i < s->n_resting && r >= 0; i++)
+                if (strcmp(s->resting[i]->secret, name) == 0)
+                        r = binding_check_value(s->resting[i], value, err);
         if (r >= 0)
                 r = secret_rotate(&s->vault, name, value, err);
         if (r >= 0) {
@@ -303,6 +383,10 @@ int secrets_revoke(Secrets *s, const char *name, unsigned *ret_ended, Error *err
         int r = secret_get(&s->vault, name, &(Secret) {0}, err);
 
         *ret_ended = 0;
+        if (r >= 0)
+                r = minting_remove(s, name, err);
+        if (r >= 0)
+                wake(s, is_of_secret, name);
         for (size_t i = s->n_all; r >= 0 && i-- > 0;)
                 if (strcmp(s->bindings[i]->secret, name) == 0) {
                         drop(s, i, "secret-ungranted");
@@ -333,6 +417,8 @@ int secrets_forget_instance(Manager *m, const char *instance, Error *err) {
         Secrets *s = m->secrets;
         int r;
 
+        if (s)
+                wake(s, is_of_instance, instance);
         for (size_t i = s ? s->n_all : 0; i-- > 0;)
                 if (strcmp(s->bindings[i]->instance, instance) == 0)
                         drop(s, i, "secret-ungranted");
@@ -352,5 +438,8 @@ const Binding *secrets_find(const Secrets *s, const char *id) {
         for (size_t i = 0; i < s->n_all; i++)
                 if (strcmp(s->bindings[i]->id, id) == 0)
                         return s->bindings[i];
+        for (size_t i = 0; i < s->n_resting; i++)
+                if (strcmp(s->resting[i]->id, id) == 0)
+                        return s->resting[i];
         return NULL;
 }

@@ -20,7 +20,7 @@ sum() { printf "$1" | md5sum | cut -d' ' -f1; }
 sum_inside() { ex "$@" | cut -d' ' -f1; }
 file_is() { [ "$(sum_inside "$1" -- md5sum "/run/hostd/secrets/$2" 2>/dev/null)" = "$(sum "$3")" ]; }
 no_file() { ! ex "$1" -- test -e "/run/hostd/secrets/$2"; }
-nothing_left() { [ -z "$(ex "$1" -- sh -c 'ls -A /run/hostd | grep -v denied; env | grep SSL_CERT_FILE')" ]; }
+nothing_left() { [ -z "$(ex "$1" -- sh -c 'cd /run/hostd 2>/dev/null && ls -d ca.crt ca-bundle.crt environment profile.sh secrets 2>/dev/null; env | grep SSL_CERT_FILE')" ]; }
 
 set_secret pt-key "$value" && set_secret pt-line $'two\nlines' || fail "secret set" "it failed"
 launch pt-a >/dev/null || { fail launch pt-a; end; }
@@ -91,6 +91,50 @@ check "the last grant is taken back" hostctl secret ungrant "$(id_of pt-a pt-key
 check "certificate and variables are gone" nothing_left pt-a
 check "no warning is left" sh -c "! hostctl warning list -f csv | grep delivery"
 
+# --- values that are minted
+mkdir -m 0755 "$work/mint" && chmod 0755 "$work"
+cat >"$work/mint/good" <<SH
+#!/bin/sh
+[ ! -e "$work/mint/fail" ] || exit 3
+read -r line && exit 4
+echo "minted-\$(date +%s%N)-\$HOSTD_SECRET-\$(id -u)-\$(grep -c '^CapBnd:.0*\$' /proc/self/status)-\$(sed -n 's/^NoNewPrivs:.//p' /proc/self/status)"
+SH
+printf '#!/bin/sh\nexit 5\n' >"$work/mint/fails"
+printf '#!/bin/sh\ntrue\n' >"$work/mint/silent"
+printf '#!/bin/sh\nhead -c 20000 /dev/zero | tr "\\000" x\n' >"$work/mint/floods"
+chmod 0755 "$work"/mint/*
+mint() { within 30 hostctl secret set pt-mint --command "$@"; }
+check_status "a path that is not absolute mints nothing" 2 "command" mint mint/good
+check_status "nor a program that is not there" 9 "exited with 127" mint "$work/mint/none"
+check_status "nor one that fails" 9 "exited with 5" mint "$work/mint/fails"
+check_status "nor one that says nothing" 2 "printed nothing" mint "$work/mint/silent"
+check_status "nor one that says too much" 2 "more than a value" mint "$work/mint/floods"
+check_status "nor root" 2 "root" mint "$work/mint/good" --user root
+check_status "nor for a day" 2 "for" mint "$work/mint/good" --for 24h
+check_not "and nothing is left of it" sh -c "hostctl secret list -f csv | grep pt-mint"
+check_status "a program mints the value" 0 pt-mint mint "$work/mint/good" --for 16s
+version() { hostctl secret list -f csv -c secret,version | tr -d '\r' | sed -n 's/^pt-mint,//p'; }
+version_is_over() { [ "$(version)" -gt "$1" ]; }
+hostctl secret grant pt-mint pt-a --file >/dev/null
+check_is "as nobody, without rights and without input" 1 ex pt-a -- grep -c '^minted-[0-9]*-pt-mint-65534-1-1$' /run/hostd/secrets/pt-mint
+first=$(sum_inside pt-a -- md5sum /run/hostd/secrets/pt-mint)
+check "it is minted again before it ends" wait_for 14 version_is_over 1
+is_new() { [ "$(sum_inside pt-a -- md5sum /run/hostd/secrets/pt-mint)" != "$first" ]; }
+check "and is there" wait_for 5 is_new
+check_status "nobody else rotates it" 8 "come from" sh -c "echo other-value | hostctl secret rotate pt-mint"
+touch "$work/mint/fail"
+check "a failure is a warning" wait_for 25 sh -c "hostctl warning list -f csv | grep -q '^mint,pt-mint'"
+check "what has ended is used no more" wait_for 25 no_file pt-a pt-mint
+check_status "and its grants say so" 0 "pt-mint,pt-a,file,.*,expired" grants pt-a
+hostd_crash || fail hostd "it does not come back"
+check "nor by the next hostd" no_file pt-a pt-mint
+rm "$work/mint/fail"
+has_file() { ex pt-a -- test -e /run/hostd/secrets/pt-mint; }
+check "until there is a new one" wait_for 30 has_file
+check_not "then nobody warns" sh -c "hostctl warning list -f csv | grep -q '^mint,pt-mint'"
+check "it is revoked" hostctl secret revoke pt-mint
+check "with its file" no_file pt-a pt-mint
+
 # --- values in what is shown
 launch pt-r >/dev/null || fail launch pt-r
 set_secret pt-short 1234567
@@ -151,8 +195,9 @@ if [ ! -x /usr/sbin/haproxy ]; then
         skip "real programs" "no haproxy, so nobody has a leaf of the authority"
         end
 fi
-leaf() { ls "$HOSTD_RUN/haproxy/$(slot pt-c)/conf/crt/"*.pem 2>/dev/null | head -n 1; }
-check "hostd has issued a leaf" wait_for 20 test -n "$(leaf)"
+leaf() { find "$HOSTD_RUN/haproxy/$(slot pt-c)/" -path '*/crt/*.pem' 2>/dev/null | head -n 1; }
+has_leaf() { [ -n "$(leaf)" ]; }
+check "hostd has issued a leaf" wait_for 30 has_leaf
 store_has() { ex pt-c -- grep -qF "$(sed -n 2p <(hostctl secret authority pt-c))" /etc/ssl/certs/ca-certificates.crt; }
 store_has_not() { ! store_has; }
 check "its trust store has the authority, by its own update-ca-certificates" wait_for 180 store_has

@@ -15,6 +15,7 @@
 #include "base/strv.h"
 #include "secret/binding.h"
 #include "secret/ended.h"
+#include "secret/mint.h"
 
 #define TEXT "correct-horse-battery-staple"
 
@@ -365,6 +366,33 @@ static void test_binding_file(void **state) {
         assert_int_equal(binding_remove(&w->vault, b->id, NULL), 0);
 }
 
+static void test_mint_records(void **state) {
+        Mint mint = {.secret = "token", .user = "nobody", .life = 3600 * USEC_PER_SEC, .ends = 1000 * USEC_PER_SEC}, *list = NULL;
+        World *w = *state;
+        unsigned damaged;
+        size_t n = 0;
+
+        mint.command = strdup("/usr/bin/mint");
+        assert_int_equal(mint_check(&mint, NULL), 0);
+        assert_int_equal(mint_keep(&w->vault, &mint, NULL), 0);
+        assert_int_equal(store_value_set(w->store, "mint/broken", "{}", NULL), 0);
+        assert_int_equal(store_value_set(w->store, "mint/relative", "{\"command\":\"mint\",\"user\":\"nobody\",\"life\":3600000000,\"ends\":0}", NULL), 0);
+        assert_int_equal(mint_list(&w->vault, &list, &n, &damaged, NULL), 0);
+        assert_int_equal(n, 1);
+        assert_int_equal(damaged, 2);
+        assert_string_equal(list[0].secret, "token");
+        assert_string_equal(list[0].command, "/usr/bin/mint");
+        assert_true(list[0].life == mint.life && list[0].ends == mint.ends);
+        assert_true(mint_renew_at(&mint) == mint.ends - 900 * USEC_PER_SEC);
+        mint_done(&list[0]);
+        free(list);
+        assert_int_equal(mint_remove(&w->vault, "token", NULL), 0);
+        mint.life = MINT_LIFE_MAX + 1;
+        _cleanup_error_ Error err = ERROR_NULL;
+        refused(mint_check(&mint, &err), &err, ERR_INVALID);
+        mint_done(&mint);
+}
+
 static void test_binding_values(void **state) {
         static const char *const bad[] = {"a\nb", "a\r", "\tb", " a", "a ", "\x7f", "\xc3\xa9", "a\r\nX: y"};
         _cleanup_(binding_freep) Binding *b = binding_of(BINDING_HEADER, "X-Key");
@@ -462,6 +490,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_binding_comes_back_as_it_was, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_binding_refuses, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_binding_file, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_mint_records, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_binding_values, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_binding_clashes, setup, teardown),
         };
