@@ -362,20 +362,30 @@ static int run_quietly(char *const argv[], Error *err) {
         return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : error_set(err, ERR_UNAVAILABLE, "%s failed", argv[0]);
 }
 
+// Its program may have been cut short, by what empties /tmp while the instance starts, say: what counts is what the store has.
+static bool store_has(const char *certificate, size_t size) {
+        _cleanup_free_ char *anchor = NULL, *bundle = NULL;
+        size_t n, n_bundle;
+
+        return io_read_file(AT_FDCWD, ANCHOR, BUNDLE_MAX, &anchor, &n) == 0 && n == size && memcmp(anchor, certificate, n) == 0 && access(ANCHOR_LINK, R_OK) == 0 &&
+               io_read_file(AT_FDCWD, "/" SYSTEM_BUNDLE, BUNDLE_MAX, &bundle, &n_bundle) == 0 && memmem(bundle, n_bundle, certificate, size);
+}
+
 static int anchor_put(const char *certificate, size_t size, Error *err) {
         char *const argv[] = {(char *) UPDATE_CERTIFICATES, NULL};
-        _cleanup_free_ char *now = NULL;
-        size_t n;
         int r;
 
-        if (io_read_file(AT_FDCWD, ANCHOR, BUNDLE_MAX, &now, &n) == 0 && n == size && memcmp(now, certificate, n) == 0 && access(ANCHOR_LINK, R_OK) == 0)
+        if (store_has(certificate, size))
                 return 0;
         r = io_mkdir_p(AT_FDCWD, ANCHORS, 0755);
         if (r >= 0)
                 r = io_write_atomic(AT_FDCWD, ANCHOR, certificate, size, 0644);
         if (r == -EROFS)
                 return 0;
-        return r < 0 ? error_set_errno(err, r, ANCHOR) : run_quietly(argv, err);
+        if (r < 0)
+                return error_set_errno(err, r, ANCHOR);
+        r = run_quietly(argv, err);
+        return r < 0 || store_has(certificate, size) ? r : error_set(err, ERR_UNAVAILABLE, "the trust store has not taken the authority up");
 }
 
 static int anchor_remove(Error *err) {
