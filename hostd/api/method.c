@@ -291,7 +291,7 @@ static const Param params_secret_set[] = {
         {"secret", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "SECRET", .doc = "name of the secret"},
         {"exact", 0, PARAM_BOOL, PARAM_LOCAL, .doc = "keep a line break at the end of the value"},
         {"command", 0, PARAM_STRING, 0, VALID_PATH, .meta = "PATH", .doc = "a program of this host that prints the value, now and again before it ends"},
-        {"for", 0, PARAM_SPAN, 0, .min = 10000000, .max = 43200000000, .meta = "SPAN", .doc = "with command: how long what it prints is good for, at most 12 h (default 1h)"},
+        {"for", 0, PARAM_SPAN, 0, .min = 1, .max = 43200000000, .meta = "SPAN", .doc = "with command: how long what it prints is good for, 10 s to 12 h (default 1h)"},
         {"user", 'u', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "with command: whom it runs as (default nobody)"},
         END,
 };
