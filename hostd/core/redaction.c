@@ -160,6 +160,9 @@ static int channel_ready(sd_event_source *source, int fd, uint32_t events, void 
         RedactMessage message;
         ssize_t n = recv(fd, &message, sizeof(message), MSG_DONTWAIT | MSG_TRUNC);
 
+        // It ended with our DRAIN unread, which comes before what it had said: its DONE is still there.
+        if (n < 0 && errno == ECONNRESET)
+                n = recv(fd, &message, sizeof(message), MSG_DONTWAIT | MSG_TRUNC);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return 0;
         if (n != sizeof(message) || message.magic != REDACT_MAGIC)

@@ -154,6 +154,9 @@ check_is "as an argument, it never was in the instance" "x[secret pt-key]x" ex p
 expected=$(awk 'BEGIN { for (i = 0; i < 200000; i++) print i, "[secret pt-key]", "tail" }' | sha256sum)
 check_is "everywhere in megabytes, and nothing else is changed" "$expected" sh -c "hostctl exec pt-r -- awk -v v=$rotated 'BEGIN { for (i = 0; i < 200000; i++) print i, v, \"tail\" }' 2>/dev/null | sha256sum"
 check_is "input goes its own way" "$(sum "in $rotated")" sh -c "printf 'in $rotated' | hostctl exec pt-r -- md5sum | cut -d' ' -f1"
+: >"$work/rounds"
+for _ in $(seq 40); do ex pt-r -- sh -c 'echo x; exec >&- 2>&-' >>"$work/rounds" 2>&1; done
+check_is "streams that end with the command, over and over" "40 x" sh -c "sort '$work/rounds' | uniq -c | sed 's/^ *//'"
 begin=$(now_ms)
 check_is "what runs on in the background is not waited for" now ex pt-r -- sh -c '(sleep 20; echo late) & echo now'
 [ $(($(now_ms) - begin)) -lt 10000 ] && ok "and takes no time" || fail "and takes no time" "$(($(now_ms) - begin)) ms"
