@@ -22,6 +22,7 @@
 #define SYSTEM_BUNDLE "etc/ssl/certs/ca-certificates.crt"
 #define ANCHORS "/usr/local/share/ca-certificates"
 #define ANCHOR ANCHORS "/hostd.crt"
+#define ANCHOR_OLD ANCHORS "/hostd.crt.removed"
 #define ANCHOR_LINK "/etc/ssl/certs/hostd.pem" // as update-ca-certificates names it
 #define UPDATE_CERTIFICATES "/usr/sbin/update-ca-certificates"
 #define PROFILE_D "etc/profile.d"
@@ -388,13 +389,22 @@ static int anchor_put(const char *certificate, size_t size, Error *err) {
         return r < 0 || store_has(certificate, size) ? r : error_set(err, ERR_UNAVAILABLE, "the trust store has not taken the authority up");
 }
 
+// Under another name it is none of the store's, and says until the end what has to be gone from there.
 static int anchor_remove(Error *err) {
         char *const argv[] = {(char *) UPDATE_CERTIFICATES, (char *) "--fresh", NULL};
-        bool linked = faccessat(AT_FDCWD, ANCHOR_LINK, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+        _cleanup_free_ char *old = NULL, *bundle = NULL;
+        size_t n, n_bundle;
+        int r;
 
-        if (unlink(ANCHOR) < 0 && !linked)
+        if (rename(ANCHOR, ANCHOR_OLD) < 0 && access(ANCHOR_OLD, F_OK) < 0)
                 return 0;
-        return run_quietly(argv, err);
+        r = run_quietly(argv, err);
+        if (r < 0)
+                return r;
+        if (io_read_file(AT_FDCWD, ANCHOR_OLD, BUNDLE_MAX, &old, &n) == 0 && io_read_file(AT_FDCWD, "/" SYSTEM_BUNDLE, BUNDLE_MAX, &bundle, &n_bundle) == 0 &&
+            memmem(bundle, n_bundle, old, n))
+                return error_set(err, ERR_UNAVAILABLE, "the trust store has not forgotten the authority");
+        return unlink(ANCHOR_OLD) < 0 ? error_set_errno(err, errno, ANCHOR_OLD) : 0;
 }
 
 // What it starts from now on has the variables; nothing of it is on disk.

@@ -276,7 +276,7 @@ hostctl restart pt-c >/dev/null
 check_is "after a start of the instance" /run/hostd/ca-bundle.crt ex pt-c -- sh -c 'echo $SSL_CERT_FILE'
 check "the last grant is taken back" hostctl secret ungrant "$(id_of pt-c pt-key header)"
 check "the trust store has forgotten the authority" wait_for 180 store_has_not
-no_anchor() { ! ex pt-c -- test -e /etc/ssl/certs/hostd.pem -o -L /etc/ssl/certs/hostd.pem -o -e /usr/local/share/ca-certificates/hostd.crt; }
+no_anchor() { ! ex pt-c -- test -e /etc/ssl/certs/hostd.pem -o -L /etc/ssl/certs/hostd.pem -o -e /usr/local/share/ca-certificates/hostd.crt -o -e /usr/local/share/ca-certificates/hostd.crt.removed; }
 check "with its link" wait_for 180 no_anchor
 check_not "nothing else is left" ex pt-c -- test -e /etc/ssl/certs/hostd.pem -o -e /usr/local/share/ca-certificates/hostd.crt -o -e /etc/profile.d/hostd.sh -o -e /run/hostd/ca.crt
 check_is "systemd has, too" none ex pt-c -- sh -c 'systemd-run -q --pipe --wait env | grep SSL_CERT_FILE || echo none'
