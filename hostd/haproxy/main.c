@@ -50,7 +50,7 @@ static int limit(void) {
                 int what;
                 rlim_t most;
         } limits[] = {
-                {RLIMIT_CORE, 0}, {RLIMIT_FSIZE, 0}, {RLIMIT_MEMLOCK, 0}, {RLIMIT_MSGQUEUE, 0}, {RLIMIT_NPROC, 64}, {RLIMIT_NOFILE, 4096}, {RLIMIT_DATA, 512 << 20},
+                {RLIMIT_CORE, 0}, {RLIMIT_FSIZE, 64 << 10}, {RLIMIT_MEMLOCK, 0}, {RLIMIT_MSGQUEUE, 0}, {RLIMIT_NPROC, 64}, {RLIMIT_NOFILE, 4096}, {RLIMIT_DATA, 512 << 20},
         };
         struct rlimit now;
 
