@@ -31,7 +31,7 @@ static int setup(void **state) {
         snprintf(w->directory, sizeof(w->directory), "/tmp/hostd-test-request.XXXXXX");
         assert_non_null(mkdtemp(w->directory));
         snprintf(w->audit, sizeof(w->audit), "%s/audit", w->directory);
-        w->m.paths.state = w->directory;
+        w->m.paths.state = w->m.paths.run = w->directory;
         w->m.desired = calloc(1, sizeof(Desired));
         w->m.bus = event_bus_new();
         assert_int_equal(sd_event_new(&w->m.event), 0);
