@@ -29,14 +29,15 @@ char *site_admin(const Site *site) {
         return below(site, SOCK "/" HAPROXY_ADMIN);
 }
 
-// The mode last: a change of owner takes the group's bit away.
+// The mode while its group is hostd's own: hostd.service has no CAP_FSETID, without which the bit is dropped for a group that one is not in.
+// A directory keeps it when its owner changes.
 static int make_directory(int parent, const char *name, uid_t uid, gid_t gid, int *ret, Error *err) {
         _cleanup_close_ int fd = -EBADF;
 
         if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
                 return error_set_errno(err, errno, "cannot make %s", name);
         fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 || fchown(fd, uid, gid) < 0 || fchmod(fd, DIRECTORY_MODE) < 0)
+        if (fd < 0 || fchown(fd, geteuid(), getegid()) < 0 || fchmod(fd, DIRECTORY_MODE) < 0 || fchown(fd, uid, gid) < 0)
                 return error_set_errno(err, errno, "cannot prepare %s", name);
         *ret = TAKE_FD(fd);
         return 0;
