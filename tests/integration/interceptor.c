@@ -447,7 +447,7 @@ static bool is_confined(World *w) {
         snprintf(path, sizeof(path), "/proc/%d/limits", pid_of(w));
         return io_read_file(AT_FDCWD, path, 65536, &limits, NULL) >= 0 && strstr(status, uids) && strstr(status, "CapPrm:\t0000000000000000") &&
                strstr(status, "CapEff:\t0000000000000000") && strstr(status, "CapAmb:\t0000000000000000") && strstr(status, "NoNewPrivs:\t1") &&
-               strstr(status, "Groups:\t \n") && strstr(limits, "Max core file size        0                    0") && strstr(limits, "Max file size             0                    0");
+               strstr(status, "Groups:\t \n") && strstr(limits, "Max core file size        0                    0") && strstr(limits, "Max file size             65536                65536");
 }
 
 // hostd is killed between the start of a HAProxy and its first word: the next hostd ends that one.
@@ -461,7 +461,7 @@ static void never_heard(World *w) {
                 (void) sd_event_run(w->m.event, 10 * USEC_PER_MSEC);
         w->old = pid_of(w);
         snprintf(path, sizeof(path), "/proc/%d", w->old);
-        while (stat(path, &st) == 0 && st.st_uid != it(w)->uid && n++ < 10000)
+        while (stat(path, &st) == 0 && st.st_uid != it(w)->uid && n++ < 100000) // 10 s: a busy machine takes its time
                 usleep(100);
         w->m.secrets = secrets_free(w->m.secrets);
         secrets_open(&w->m);
