@@ -307,8 +307,9 @@ class Host:
         return new
 
     def no_gift(self):
-        """No file of the guest's is open in what hostd runs on the host."""
-        for pid in (self.hostd, self.supervisor, self.monitor):
+        """No file of the guest's is open in what hostd runs on the host, nor in its helper inside."""
+        helpers = [int(pid) for pid in run("pidof", "hostd-guest").split()]
+        for pid in (self.hostd, self.supervisor, self.monitor, *helpers):
             for fd in os.listdir(f"/proc/{pid}/fd"):
                 try:
                     if GIVEN in os.readlink(f"/proc/{pid}/fd/{fd}"):

@@ -39,8 +39,7 @@ static long send_descriptor(int socket_fd, int fd) {
 }
 
 // NAME: a path, or "@" and the name of a socket without a file.
-static void give_to(Doors *doors, const char *name, int fd) {
-        static const int types[] = {SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM};
+static long offer(const char *name, int type, int fd) {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         size_t length = strnlen(name, sizeof(address.sun_path) - 1);
         socklen_t size = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + length + (name[0] != '@'));
@@ -48,13 +47,25 @@ static void give_to(Doors *doors, const char *name, int fd) {
         memcpy(address.sun_path, name, length);
         if (name[0] == '@')
                 address.sun_path[0] = 0;
-        for (size_t i = 0; i < ELEMENTS(types); i++) {
-                int s = socket(AF_UNIX, types[i] | SOCK_NONBLOCK, 0);
-                long r = connect(s, (struct sockaddr *) &address, size);
-                door(doors, name, r < 0 ? r : send_descriptor(s, fd));
-                close(s);
-        }
+        int s = socket(AF_UNIX, type | SOCK_NONBLOCK, 0);
+        long r = connect(s, (struct sockaddr *) &address, size);
+        if (r == 0)
+                r = send_descriptor(s, fd);
+        int code = errno;
+        close(s);
+        errno = code;
+        return r;
 }
+
+static void give_to(Doors *doors, const char *name, int fd) {
+        static const int types[] = {SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM};
+
+        for (size_t i = 0; i < ELEMENTS(types); i++)
+                door(doors, name, offer(name, types[i], fd));
+}
+
+// Open to all inside: the guest helper listens there, who lives there too. What is sent must not stay with it.
+#define OWN_DOOR "/run/hostd/ask.sock"
 
 // ARG: name of the file whose descriptor is offered: to every socket that has a name in this network namespace, to those of hostd
 // and systemd by their usual paths, and to whatever we were given ourselves.
@@ -72,7 +83,10 @@ static int give(const char *arg) {
         FILE *f = fopen("/proc/net/unix", "r");
         while (f && fgets(line, sizeof(line), f))
                 if (sscanf(line, "%*s %*s %*s %*s %*s %*s %*s %255s", name) == 1 && strcmp(name, "Path") != 0) {
-                        give_to(&doors, name, file);
+                        if (strcmp(name, OWN_DOOR) == 0)
+                                say("own-door:%ld", offer(name, SOCK_SEQPACKET, file));
+                        else
+                                give_to(&doors, name, file);
                         named++;
                 }
         if (f)
