@@ -133,7 +133,7 @@ check "open files limit" sh -c "grep -q '^Max open files *16384 *16384' /proc/$i
 check "init is in box/payload" grep -q "$prefix/box/payload" "/proc/$init/cgroup"
 check "one v2 hierarchy inside" in_it sh -c 'test -e /sys/fs/cgroup/cgroup.procs && mkdir /sys/fs/cgroup/x && rmdir /sys/fs/cgroup/x'
 answer=$("$client" "$run" guest "$wait"); guest=$(sed -n 's/.*hostpid=\([0-9]*\).*/\1/p' <<<"$answer")
-check "helper: only descriptors 0 to 3" grep -q 'fds=0,1,2,3, ' <<<"$answer"
+check "helper: only descriptors 0 to 3, and its program" bash -c "grep -q 'fds=0,1,2,3,4, ' <<<'$answer' && readlink /proc/$guest/fd/4 | grep -q '^/memfd:hostd-guest'"
 check "helper: root inside, mapped outside" grep -q "hostuid=0.*uid=0\|hostuid=$base.*uid=0" <<<"$answer"
 check "helper: seccomp filter" grep -q 'module=38 ' <<<"$answer"
 check "helper: environment" grep -q 'env=PATH=[^;]*;LANG=C.UTF-8;HOME=/;container=lxc;$' <<<"$answer"
