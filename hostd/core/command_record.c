@@ -41,6 +41,8 @@ static char *command_failure(const Command *command, GuestStage stage, int errnu
                 n = asprintf(&text, "cannot run %s: %s", command->word, why);
         else if (stage == GUEST_STAGE_FILE)
                 n = asprintf(&text, "cannot %s %s: %s", word ?: "use", command->place, why);
+        else if (errnum == ESRCH)
+                n = asprintf(&text, "the command was killed before it began, as when the instance is stopping");
         else
                 n = asprintf(&text, "the instance could not start the command: %s", why);
         return n < 0 ? NULL : text;
