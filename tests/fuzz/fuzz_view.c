@@ -75,8 +75,11 @@ static void fuzz_category(const char *text) {
                 return;
         joined = strv_join(category->entries, "\n");
         require(joined && category_parse("c", NULL, joined, &same, NULL) == 0 && category_equal(category, same));
-        for (char **entry = category->entries; entry && *entry; entry++)
-                require(policy_destination_check("entry", *entry, NULL) == 0);
+        for (char **entry = category->entries; entry && *entry; entry++) {
+                char to[CATEGORY_ENTRY_MAX];
+                (void) category_entry_split(*entry, to);
+                require(policy_destination_check("entry", to, NULL) == 0);
+        }
 }
 
 static void fuzz_name(const char *text, size_t size) {
