@@ -7,6 +7,7 @@
 names_dns=11.209.0.53 names_origin=11.209.0.10 names_gateway=11.209.0.1
 names_allowed=api.hostd-quickstart.example names_denied=other.hostd-quickstart.example
 names_authority=/usr/local/share/ca-certificates/hostd-quickstart.crt
+names_link=/etc/ssl/certs/hostd-quickstart.pem
 names_dir=/run/hostd-quickstart-names
 
 names_make() {
@@ -45,6 +46,11 @@ names_remove() {
         ip link del hqn 2>/dev/null
         ip netns del hostd-qs-n 2>/dev/null
         rm -rf $names_dir
-        [ ! -f $names_authority ] || { rm -f $names_authority; update-ca-certificates >/dev/null 2>&1; }
+        # Links to a local certificate that is gone stay where update-ca-certificates made them.
+        if [ -f $names_authority ] || [ -L $names_link ]; then
+                find "${names_link%/*}" -maxdepth 1 -lname "${names_link##*/}" -delete
+                rm -f $names_link $names_authority
+                update-ca-certificates >/dev/null 2>&1
+        fi
         return 0
 }
