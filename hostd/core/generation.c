@@ -122,6 +122,8 @@ static int fork_it(Generation *g, Error *err) {
         _cleanup_free_ char *program = program_path();
         char *argv[] = {program, g->path, NULL};
         ProcessSpec spec = PROCESS_SPEC_NULL;
+        char text[16];
+        size_t size;
         int r;
 
         if (!program)
@@ -135,7 +137,8 @@ static int fork_it(Generation *g, Error *err) {
         if (r < 0)
                 return r;
         g->child = true;
-        (void) io_write_filef(g->directory, PID, "%d", (int) g->pid);
+        size = (size_t) snprintf(text, sizeof(text), "%d", (int) g->pid);
+        (void) io_write_atomic(g->directory, PID, text, size, 0600);
         return watch(g, err);
 }
 
@@ -482,12 +485,27 @@ int generation_new(Interceptor *i, unsigned number, const GenerationPlan *plan, 
         return 0;
 }
 
-// One that hostd was killed beside before it listened. A number that is another's by now is not its slot's user's.
+// Its slot's user, or still the one that it was started as. Whose /proc/PID is says neither until HAProxy runs in it.
+static bool runs_as_its(const Generation *g, int pid) {
+        _cleanup_free_ char *status = NULL;
+        const char *line;
+        char path[32];
+        unsigned long uid;
+        uid_t first;
+        gid_t gid;
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/status", pid);
+        if (io_read_file(AT_FDCWD, path, 65536, &status, NULL) < 0 || !(line = strstr(status, "\nUid:\t")))
+                return false;
+        uid = strtoul(line + strlen("\nUid:\t"), NULL, 10);
+        return uid == g->uid || (border_account(BORDER_HAPROXY, &first, &gid) >= 0 && uid == first);
+}
+
+// One that hostd was killed beside before it listened. A number that is another's by now is not its user's.
 static void kill_unheard(const Generation *g) {
         _cleanup_free_ char *text = NULL;
         _cleanup_close_ int pidfd = -EBADF;
-        char path[32], name[32];
-        struct stat st;
+        char name[32];
         int pid;
 
         unit_name(g, name, sizeof(name));
@@ -496,8 +514,7 @@ static void kill_unheard(const Generation *g) {
         if (g->directory < 0 || io_read_file(g->directory, PID, 16, &text, NULL) < 0 || (pid = (int) strtol(text, NULL, 10)) <= 1)
                 return;
         pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
-        (void) snprintf(path, sizeof(path), "/proc/%d", pid);
-        if (pidfd >= 0 && stat(path, &st) == 0 && st.st_uid == g->uid)
+        if (pidfd >= 0 && runs_as_its(g, pid))
                 (void) syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
 }
 
