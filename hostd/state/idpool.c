@@ -171,16 +171,21 @@ static int files_check(IdFile *uid, IdFile *gid, Error *err) {
         return r < 0 ? r : each_line(gid, &gid->pool, refuse_overlap, err);
 }
 
-int idpool_load(const char *etc, IdPool *ret, Error *err) {
+static int files_load(const char *etc, IdFile *uid, IdFile *gid, Error *err) {
         _cleanup_close_ int dir = open(etc, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        IdFile uid = {.name = "subuid"}, gid = {.name = "subgid"};
         int r;
 
         if (dir < 0)
                 return error_set_errno(err, errno, "opening %s", etc);
-        r = file_load(dir, &uid, err);
-        if (r == 0)
-                r = file_load(dir, &gid, err);
+        r = file_load(dir, uid, err);
+        return r < 0 ? r : file_load(dir, gid, err);
+}
+
+int idpool_load(const char *etc, IdPool *ret, Error *err) {
+        IdFile uid = {.name = "subuid"}, gid = {.name = "subgid"};
+        int r;
+
+        r = files_load(etc, &uid, &gid, err);
         if (r == 0)
                 r = files_check(&uid, &gid, err);
         free(uid.text);
@@ -206,15 +211,10 @@ static int range_check(const IdFile *uid, const IdFile *gid, uint32_t least, Err
 }
 
 int idpool_load_range(const char *etc, const char *owner, uint32_t least, uint32_t *ret_base, Error *err) {
-        _cleanup_close_ int dir = open(etc, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         IdFile uid = {.name = "subuid", .owner = owner}, gid = {.name = "subgid", .owner = owner};
         int r;
 
-        if (dir < 0)
-                return error_set_errno(err, errno, "opening %s", etc);
-        r = file_load(dir, &uid, err);
-        if (r == 0)
-                r = file_load(dir, &gid, err);
+        r = files_load(etc, &uid, &gid, err);
         if (r == 0)
                 r = range_check(&uid, &gid, least, err);
         if (r == 0)
