@@ -269,6 +269,24 @@ int io_set_nonblock(int fd, bool nonblock) {
         return fcntl(fd, F_SETFL, flags) < 0 ? -errno : 0;
 }
 
+int io_pipe(int size, int *ret_rd, int *ret_wr) {
+        _cleanup_close_ int rd = -EBADF, wr = -EBADF;
+        int p[2], r;
+
+        if (pipe2(p, O_CLOEXEC) < 0)
+                return -errno;
+        rd = p[0];
+        wr = p[1];
+        if (size > 0)
+                (void) fcntl(wr, F_SETPIPE_SZ, size);
+        r = io_set_nonblock(wr, true);
+        if (r < 0)
+                return r;
+        *ret_rd = TAKE_FD(rd);
+        *ret_wr = TAKE_FD(wr);
+        return 0;
+}
+
 ssize_t io_send_fds(int sock, const void *data, size_t size, const int *fds, size_t n_fds, int flags) {
         union {
                 char buf[CMSG_SPACE(sizeof(int) * IO_FDS_MAX)];

@@ -30,6 +30,8 @@ int io_mkdir_p(int dirfd, const char *path, mode_t mode);
 // is below stays; all else goes.
 int io_remove_tree(int dirfd, const char *path);
 int io_set_nonblock(int fd, bool nonblock);
+// A pipe that is filled before anybody reads: writing never blocks. A smaller one than `size` bytes does for most: what does not fit fails then.
+int io_pipe(int size, int *ret_rd, int *ret_wr);
 // Sends/receives one message with up to `n_fds` descriptors (at most IO_FDS_MAX). recv: fds beyond are closed; returns bytes.
 #define IO_FDS_MAX 8
 ssize_t io_send_fds(int sock, const void *data, size_t size, const int *fds, size_t n_fds, int flags);

@@ -210,18 +210,11 @@ static int fill(const Delivery *d, int fd, Error *err) {
 
 static int filled_pipe(const Delivery *d, Error *err) {
         _cleanup_close_ int rd = -EBADF, wr = -EBADF;
-        int p[2], r;
+        int r = io_pipe(d->secrets->n_all > d->secrets->n ? PIPE_BYTES : 0, &rd, &wr);
 
-        if (pipe2(p, O_CLOEXEC) < 0)
-                return error_set_errno(err, errno, "cannot make a pipe");
-        rd = p[0];
-        wr = p[1];
-        // A smaller one does for most: then only what does not fit fails.
-        if (d->secrets->n_all > d->secrets->n)
-                (void) fcntl(wr, F_SETPIPE_SZ, PIPE_BYTES);
-        r = io_set_nonblock(wr, true);
-        if (r >= 0)
-                r = fill(d, wr, err);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot make a pipe");
+        r = fill(d, wr, err);
         return r < 0 ? r : TAKE_FD(rd);
 }
 

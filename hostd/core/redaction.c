@@ -76,16 +76,11 @@ static int put_values(Redaction *redaction, const Instance *instance, int fd, Er
 
 static int filled_pipe(Redaction *redaction, const Instance *instance, Error *err) {
         _cleanup_close_ int rd = -EBADF, wr = -EBADF;
-        int p[2], r;
+        int r = io_pipe(REDACT_VALUES_MAX * (SEAL_VALUE_MAX + 4096), &rd, &wr);
 
-        if (pipe2(p, O_CLOEXEC) < 0)
-                return error_set_errno(err, errno, "cannot make a pipe");
-        rd = p[0];
-        wr = p[1];
-        (void) fcntl(wr, F_SETPIPE_SZ, REDACT_VALUES_MAX * (SEAL_VALUE_MAX + 4096)); // a smaller one does for most
-        r = io_set_nonblock(wr, true);
-        if (r >= 0)
-                r = put_values(redaction, instance, wr, err);
+        if (r < 0)
+                return error_set_errno(err, r, "cannot make a pipe");
+        r = put_values(redaction, instance, wr, err);
         return r < 0 ? r : TAKE_FD(rd);
 }
 
