@@ -15,10 +15,7 @@ work=$(mktemp -d /var/tmp/hostd-border.XXXXXX)
 trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT TERM
 machine_install || exit 1
-truncate -s 2G "$work/disk.raw"
-loop=$(losetup --show -f --offset 4194304 "$work/disk.raw") || skip "no loop device"
-mkfs.ext4 -q -F "$loop"
-losetup -d "$loop"
+machine_disk 2G || skip "no loop device"
 mkdir "$work/tests"
 cp -a "$top"/tests/{lib,product,border} "$work/tests/"
 cat >"$work/inside.sh" <<'INSIDE'

@@ -20,10 +20,7 @@ work=$(mktemp -d /var/tmp/hostd-build.XXXXXX)
 trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT TERM
 machine_install || exit 1
-truncate -s 3G "$work/disk.raw"
-loop=$(losetup --show -f --offset 4194304 "$work/disk.raw") || skip "no loop device"
-mkfs.ext4 -q -F "$loop"
-losetup -d "$loop"
+machine_disk 3G || skip "no loop device"
 mkdir "$work/tests" "$work/repository"
 cp -a "$top/tests/lib" "$top/tests/border/build_inside.sh" "$work/tests/"
 cp -al "$(cat "$cache/repository.here")/." "$work/repository/" 2>/dev/null || cp -a "$(cat "$cache/repository.here")/." "$work/repository/"

@@ -13,10 +13,7 @@ work=$(mktemp -d /var/tmp/hostd-deliver.XXXXXX)
 trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT TERM
 machine_install || exit 1
-truncate -s 4G "$work/disk.raw"
-loop=$(losetup --show -f --offset 4194304 "$work/disk.raw") || skip "no loop device"
-mkfs.ext4 -q -F "$loop"
-losetup -d "$loop"
+machine_disk 4G || skip "no loop device"
 mkdir "$work/tests"
 cp -a "$top"/tests/{lib,product} "$work/tests/"
 cat >"$work/inside.sh" <<'INSIDE'

@@ -18,10 +18,7 @@ work=$(mktemp -d /var/tmp/hostd-egress.XXXXXX)
 trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT TERM
 if [ "$build" = installed ]; then mkdir "$work/install"; else machine_install || exit 1; fi
-truncate -s 2G "$work/disk.raw"
-loop=$(losetup --show -f --offset 4194304 "$work/disk.raw") || skip "no loop device"
-mkfs.ext4 -q -F "$loop"
-losetup -d "$loop"
+machine_disk 2G || skip "no loop device"
 mkdir "$work/tests"
 cp -a "$top"/tests/{lib,product,integration} "$work/tests/"
 machine_run "$work/disk.raw" python3 /srv/work/tests/integration/egress.py /srv/work "$@"

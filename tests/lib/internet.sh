@@ -67,3 +67,16 @@ inside() { # NAME COMMAND...; also while no hostd is there to say which process 
 }
 get() { local name=$1; shift; inside "$name" curl -sS -m 8 --cacert "$work/cert" "$@"; }
 question() { inside "$1" python3 "$lib/../border/question.py" "${@:2}"; } # NAME QUESTION...: "RCODE ADDRESSES TEXT-OF-EDE"
+
+internet_begin() { # NAME PROGRAM...: all of it, for a test that knows how to end(); skips it where that cannot be
+        local program name=$1 missing
+        shift
+        for program in "$@"; do
+                [ -x "${HOSTD_LIBEXEC:-/usr/local/libexec/hostd}/$program" ] || { skip "$name" "$program is not installed"; finish; }
+        done
+        missing=$(internet_needs)
+        [ -z "$missing" ] || { skip "$name" "$missing"; finish; }
+        trap end EXIT
+        internet_make || { skip "$name" "the origins cannot be made here"; end; }
+        upstream_begin || { fail upstream "$(hostctl apply 2>&1 | tail -n 1)"; end; }
+}

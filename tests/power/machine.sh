@@ -11,6 +11,16 @@ machine_install() { # once: hostd below $work/install
         make -s -C "$build" install DESTDIR="$work/install" >"$work/install.log" 2>&1 || { tail -n 5 "$work/install.log"; return 1; }
 }
 
+machine_disk() { # SIZE: an empty one, $work/disk.raw, whose first MiBs are no part of its file system
+        local loop status
+        truncate -s "$1" "$work/disk.raw" || return 1
+        loop=$(losetup --show -f --offset 4194304 "$work/disk.raw") || return 1
+        mkfs.ext4 -q -F "$loop"
+        status=$?
+        losetup -d "$loop"
+        return $status
+}
+
 # A group in each hierarchy, which becomes the root of what the machine sees.
 machine_enter_groups() {
         local dir file

@@ -7,15 +7,8 @@ set -u
 . "$lib/internet.sh"
 product_begin
 libexec=${HOSTD_LIBEXEC:-/usr/local/libexec/hostd}
-for program in hostd-resolver hostd-proxy; do
-        [ -x "$libexec/$program" ] || { skip ask "$program is not installed"; finish; }
-done
-missing=$(internet_needs)
-[ -z "$missing" ] || { skip ask "$missing"; finish; }
 end() { internet_remove; upstream_end; finish; }
-trap end EXIT
-internet_make || { skip ask "the origins cannot be made here"; end; }
-upstream_begin || { fail upstream "$(hostctl apply 2>&1 | tail -n 1)"; end; }
+internet_begin ask hostd-resolver hostd-proxy
 
 hostctl policy set pt-ask "allow other.example.org" >/dev/null
 launch pt-a policies=pt-ask >/dev/null || { fail launch pt-a; end; }

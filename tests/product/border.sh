@@ -7,17 +7,10 @@ set -u
 . "$lib/internet.sh"
 product_begin
 libexec=${HOSTD_LIBEXEC:-/usr/local/libexec/hostd}
-for program in hostd-resolver hostd-proxy; do
-        [ -x "$libexec/$program" ] || { skip border "$program is not installed"; finish; }
-done
-missing=$(internet_needs)
-[ -z "$missing" ] || { skip border "$missing"; finish; }
 
 # finish() by itself knows nothing of these.
 end() { internet_remove; upstream_end; finish; }
-trap end EXIT
-internet_make || { skip border "the origins cannot be made here"; end; }
-upstream_begin || { fail upstream "$(hostctl apply 2>&1 | tail -n 1)"; end; }
+internet_begin border hostd-resolver hostd-proxy
 
 state_of() { hostctl doctor -f csv -c protection,state | tr -d '\r' | sed -n "s/^$1,//p"; }
 helper_pid() { pgrep -x -u "$1" "$1" 2>/dev/null | head -n 1 || true; }

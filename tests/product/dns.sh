@@ -5,13 +5,8 @@ set -u
 . "$(dirname "$0")/../lib/product.sh"
 . "$lib/internet.sh"
 product_begin
-[ -x "${HOSTD_LIBEXEC:-/usr/local/libexec/hostd}/hostd-resolver" ] || { skip dns "hostd-resolver is not installed"; finish; }
-missing=$(internet_needs)
-[ -z "$missing" ] || { skip dns "$missing"; finish; }
 end() { internet_remove; upstream_end; finish; }
-trap end EXIT
-internet_make || { skip dns "the origins cannot be made here"; end; }
-upstream_begin || { fail upstream "$(hostctl apply 2>&1 | tail -n 1)"; end; }
+internet_begin dns hostd-resolver
 
 hostctl policy set pt-dns "allow *.good.example.org" "allow good.example.org" >/dev/null
 launch pt-a policies=pt-dns >/dev/null || { fail launch pt-a; end; }

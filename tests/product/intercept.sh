@@ -7,14 +7,10 @@ set -u
 . "$lib/internet.sh"
 product_begin
 [ -x /usr/sbin/haproxy ] || { skip intercept "haproxy is not installed"; finish; }
-missing=$(internet_needs)
-[ -z "$missing" ] || { skip intercept "$missing"; finish; }
 secrets_remove() { within 20 hostctl secret revoke pt-intercept >/dev/null 2>&1; }
 end() { secrets_remove; internet_remove; upstream_end; finish; }
-trap end EXIT
 secrets_remove
-internet_make || { skip intercept "the origins cannot be made here"; end; }
-upstream_begin || { fail upstream "$(hostctl apply 2>&1 | tail -n 1)"; end; }
+internet_begin intercept
 
 base=$(sed -n 's/^hostd-haproxy:\([0-9]*\):.*/\1/p' /etc/subuid | head -n 1)
 # Of the slot's user, here: another hostd in namespaces of its own may have the same.
