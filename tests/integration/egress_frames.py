@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Packets and ClientHellos by hand, for egress_table.py: what no honest stack sends."""
+"""Packets and ClientHellos by hand, for egress_table.py and network_attack.py: what no honest stack sends."""
 import socket, struct
 
 V4, V6, ARP, VLAN, QINQ = b"\x08\0", b"\x86\xdd", b"\x08\x06", b"\x81\0", b"\x88\xa8"

@@ -5,6 +5,8 @@ host = the namespace this program starts in; net = the internet; c1, c2 = instan
 """
 import ctypes, difflib, os, random, re, socket, struct, subprocess, sys, threading, time
 
+from egress_frames import ip4, ip6, sums
+
 LIBC = ctypes.CDLL(None, use_errno=True)
 HOST = os.open("/proc/self/ns/net", os.O_RDONLY)
 DRIVER = sys.argv[1]
@@ -425,29 +427,15 @@ def test_flush(d):
     run("nft", "delete", "table", "inet", "foreign")
 
 
-def checksum(data):
-    data += b"\0" * (len(data) % 2)
-    total = sum(struct.unpack("!%dH" % (len(data) // 2), data))
-    while total >> 16:
-        total = (total & 0xffff) + (total >> 16)
-    return ~total & 0xffff
-
-
 TAG = b"ATTACK-PAYLOAD"
 
 
 def ipv4(source, target):
-    body = struct.pack("!HHHH", 4444, 53, 8 + len(TAG), 0) + TAG
-    head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(body), 1, 0, 64, 17, 0, socket.inet_aton(source), socket.inet_aton(target))
-    return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + body
+    return ip4(source, target, 17, struct.pack("!HHHH", 4444, 53, 8 + len(TAG), 0) + TAG)
 
 
-def ipv6(source, target, protocol, body, hops=255):
-    pair = socket.inet_pton(socket.AF_INET6, source) + socket.inet_pton(socket.AF_INET6, target)
-    at = {17: 6, 58: 2}[protocol]
-    value = checksum(pair + struct.pack("!II", len(body), protocol) + body)
-    body = body[:at] + struct.pack("!H", value or 0xffff) + body[at + 2:]
-    return struct.pack("!IHBB", 0x60000000, len(body), protocol, hops) + pair + body
+def ipv6(source, target, protocol, body):
+    return ip6(source, target, protocol, sums(source, target, protocol, body, {17: 6, 58: 2}[protocol]), hops=255)
 
 
 def udp6(source, target):
