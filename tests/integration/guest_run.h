@@ -29,6 +29,7 @@ void check_at(int line, bool ok, const char *what);
 void run(Run *run); // to its end, with its output
 int run_start(Run *run, int *ret_out);
 void run_done(Command *command, const CommandRecord *record, void *userdata);
+void run_output(Run *run, int out); // all of it, to its end
 void run_free(Run *run);
 void loop_until(const bool *flag, usec_t limit);
 unsigned slow(void); // how much longer everything takes here, 1 natively
@@ -36,6 +37,9 @@ void loop_wait(const bool *flag, usec_t limit); // the same, with more where eve
 void loop_for(usec_t span);
 bool shell_gives(const char *script, const char *user, const char *expected);
 
+void on_ask(GuestChannel *from, const GuestAsk *ask, void *userdata);
+
+void test_ask(void);
 void test_deliver(void);
 void test_files(void);
 void test_torn(void);
