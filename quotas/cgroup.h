@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Cgroup: one instance's control groups on whatever this machine offers.
 //
-// Layout below a prefix P (relative to each hierarchy's mount): P/{run (the supervisor), monitor (liblxc's own), box/{payload, guest, commands/ID}}. Under systemd P is
+// Layout below a prefix P (relative to each hierarchy's mount): P/{run (the supervisor), monitor (liblxc's own), box/{payload, guest, commands/ID, sandboxes/ID}}. Under systemd P is
 // "hostd.slice/hostd-instance@NAME.service" and hostd also empties the unit's own group into P/run; elsewhere P is
 // "hostd/iNNNN-gG" with a start generation, because liblxc leaves parents behind on v1. Limits live on `box` (never on P, which
 // systemd rewrites). pids are split so that the helper and commands work in a bombed instance, see cgroup_split_pids().
@@ -82,11 +82,25 @@ int cgroup_command_kill(CgroupBox *box, const char *id);   // cgroup.kill; absen
 int cgroup_command_remove(CgroupBox *box, const char *id); // -EBUSY while populated
 int cgroup_command_list(CgroupBox *box, char ***ret);
 
-// Tells the kernel to stop payload and commands, or to let them go; either takes a moment.
+// A sandbox's own box, within its instance's: sandboxes/ID with main and commands/N. All functions of commands, cgroup_box_usage(), _has(), _kill(),
+// _is_populated() and _oom_fd() serve it as well; none that knows payload or guest does.
+int cgroup_sandbox_create(CgroupBox *box, const char *id, CgroupBox **ret, Error *err);
+int cgroup_sandbox_open(CgroupBox *box, const char *id, CgroupBox **ret, Error *err); // ERR_NOT_FOUND if absent
+// memory, swap, pids, cpu and io of `limits`, written, read back and compared; others are not looked at.
+int cgroup_sandbox_apply(CgroupBox *sandbox, const Limits *limits, char *const *allow_degraded, Error *err);
+int cgroup_sandbox_attach(CgroupBox *sandbox, pid_t pid, Error *err); // into main
+int cgroup_sandbox_kill(CgroupBox *box, const char *id);   // absent is success
+int cgroup_sandbox_remove(CgroupBox *box, const char *id); // all below it too; -EBUSY while populated, absent is success
+int cgroup_sandbox_list(CgroupBox *box, char ***ret);
+int cgroup_sandbox_freeze(CgroupBox *sandbox, bool frozen); // takes a moment: see cgroup_sandbox_events_fd(), as with a box
+bool cgroup_sandbox_froze(CgroupBox *sandbox, bool frozen);
+int cgroup_sandbox_events_fd(CgroupBox *sandbox); // polls EPOLLPRI when that or "populated" may have changed; owned by the caller
+
+// Tells the kernel to stop payload, commands and sandboxes, or to let them go; either takes a moment.
 int cgroup_box_freeze(CgroupBox *box, bool frozen, Error *err);
 bool cgroup_box_froze(CgroupBox *box, bool frozen); // all of it is so by now
-// Descriptors that poll EPOLLPRI each time that may have changed. Read them (pread, from 0) before polling again.
-#define CGROUP_FREEZE_GROUPS 2
+// Descriptors that poll EPOLLPRI each time that may have changed; negative: there is none. Read them (pread, from 0) before polling again.
+#define CGROUP_FREEZE_GROUPS 3
 int cgroup_box_freeze_fds(CgroupBox *box, int ret[CGROUP_FREEZE_GROUPS]);
 int cgroup_box_kill(CgroupBox *box); // everything below box at once, after pids.max = 0
 bool cgroup_box_is_populated(CgroupBox *box);

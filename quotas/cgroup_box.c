@@ -96,6 +96,7 @@ static int box_new(CgroupHost *host, const char *prefix, CgroupBox **ret, Error 
         if (!box)
                 return -ENOMEM;
         box->host = host;
+        box->common = "commands";
         for (int i = 0; i < _CGROUP_TREE_MAX; i++)
                 box->fds[i] = -EBADF;
         box->prefix = strdup(prefix);
@@ -108,7 +109,7 @@ static int box_new(CgroupHost *host, const char *prefix, CgroupBox **ret, Error 
 }
 
 static int box_make_tree(CgroupHost *host, CgroupTree tree, const char *prefix) {
-        static const char *const parts[] = {"box", "box/guest", "box/commands"};
+        static const char *const parts[] = {"box", "box/guest", "box/commands", "box/" CGROUP_SANDBOXES};
         unsigned mask = tree == CGROUP_V2 ? host->controllers : 0;
         char path[CGROUP_PATH_MAX];
         int r = box_make_prefix(host, tree, prefix);

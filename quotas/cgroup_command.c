@@ -63,7 +63,7 @@ int cgroup_command_attach(CgroupBox *box, const char *id, pid_t pid, Error *err)
         (void) snprintf(text, sizeof(text), "%d", pid);
         for (int i = 0; i < _CGROUP_TREE_MAX && r == 0; i++)
                 if (box->fds[i] >= 0)
-                        r = cgroup_write(box->fds[i], command_has_group[i] ? group : "commands", "cgroup.procs", text);
+                        r = cgroup_write(box->fds[i], command_has_group[i] ? group : box->common, "cgroup.procs", text);
         return r < 0 ? error_set_errno(err, r, "moving process %d to command %s", pid, id) : 0;
 }
 
@@ -93,8 +93,8 @@ int cgroup_command_remove(CgroupBox *box, const char *id) {
         return r;
 }
 
-int cgroup_command_list(CgroupBox *box, char ***ret) {
-        int fd = openat(box->fds[CGROUP_V2], "commands", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), r = 0;
+int cgroup_list_ids(int dirfd, const char *group, char ***ret) {
+        int fd = openat(dirfd, group, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), r = 0;
         DIR *d = fd < 0 ? NULL : fdopendir(fd);
         _cleanup_strv_ char **v = NULL;
         struct dirent *e;
@@ -111,4 +111,8 @@ int cgroup_command_list(CgroupBox *box, char ***ret) {
         if (r == 0)
                 *ret = TAKE_PTR(v);
         return r;
+}
+
+int cgroup_command_list(CgroupBox *box, char ***ret) {
+        return cgroup_list_ids(box->fds[CGROUP_V2], "commands", ret);
 }

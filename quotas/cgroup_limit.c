@@ -236,13 +236,14 @@ static int write_pids(CgroupBox *box, const Limits *limits) {
         const struct {
                 const char *group;
                 uint64_t pids;
-        } parts[] = {{"", limits->value[LIMIT_PIDS]}, {"guest", split.guest}, {"commands", split.commands}, {"payload", split.payload}};
+        } parts[] = {{"", limits->value[LIMIT_PIDS]}, {"guest", split.guest}, {"commands", split.commands},
+                     {"payload", split.payload}, {CGROUP_SANDBOXES, split.payload}};
         int r = 0;
 
         for (size_t i = 0; i < ELEMENTS(parts) && r == 0; i++) {
                 uint64_t now;
-                if (i == 3 && !cgroup_exists(fd, "payload"))
-                        break;
+                if (i >= 3 && !cgroup_exists(fd, parts[i].group))
+                        continue;
                 r = write_number(fd, parts[i].group, "pids.max", parts[i].pids);
                 if (r == 0)
                         r = cgroup_read_number(fd, parts[i].group, "pids.max", &now);
@@ -250,6 +251,11 @@ static int write_pids(CgroupBox *box, const Limits *limits) {
                         r = -EBADMSG;
         }
         return r;
+}
+
+// Of a sandbox, which has no parts.
+static int write_pids_plain(CgroupBox *box, const Limits *limits) {
+        return write_number(box->fds[box->host->unified ? CGROUP_V2 : CGROUP_PIDS], "", "pids.max", limits->value[LIMIT_PIDS]);
 }
 
 static int read_pids(CgroupBox *box, Limits *ret) {
@@ -388,11 +394,11 @@ static const LimitFile limit_files[] = {
         {LIMIT_IO_WEIGHT, write_io_weight, read_io_weight, NULL, NULL},
 };
 
-static int limit_write_all(CgroupBox *box, const Limits *limits, Error *err) {
-        for (size_t i = 0; i < ELEMENTS(limit_files); i++) {
-                LimitWriteFn fn = box->host->unified ? limit_files[i].write_v2 : limit_files[i].write_v1;
-                const LimitRow *row = limit_row(limit_files[i].id);
-                int r = fn && cgroup_host_can(box->host, limit_files[i].id, NULL) ? fn(box, limits) : 0;
+static int limit_write_files(CgroupBox *box, const LimitFile *files, size_t n, const Limits *limits, Error *err) {
+        for (size_t i = 0; i < n; i++) {
+                LimitWriteFn fn = box->host->unified ? files[i].write_v2 : files[i].write_v1;
+                const LimitRow *row = limit_row(files[i].id);
+                int r = fn && cgroup_host_can(box->host, files[i].id, NULL) ? fn(box, limits) : 0;
                 if (r == -EBUSY)
                         return error_set(err, ERR_BUSY, "%s: the kernel could not reclaim enough for the new limit", row->key);
                 if (r < 0)
@@ -402,15 +408,19 @@ static int limit_write_all(CgroupBox *box, const Limits *limits, Error *err) {
         return 0;
 }
 
-int cgroup_box_read(CgroupBox *box, Limits *ret, Error *err) {
+static int limit_write_all(CgroupBox *box, const Limits *limits, Error *err) {
+        return limit_write_files(box, limit_files, ELEMENTS(limit_files), limits, err);
+}
+
+static int limit_read_files(CgroupBox *box, const LimitFile *files, size_t n, Limits *ret, Error *err) {
         Limits limits;
         int r = 0;
 
         limits_init(&limits);
-        for (size_t i = 0; i < ELEMENTS(limit_files) && r == 0; i++) {
-                LimitReadFn fn = box->host->unified ? limit_files[i].read_v2 : limit_files[i].read_v1;
-                const LimitRow *row = limit_row(limit_files[i].id);
-                r = fn && cgroup_host_can(box->host, limit_files[i].id, NULL) ? fn(box, &limits) : 0;
+        for (size_t i = 0; i < n && r == 0; i++) {
+                LimitReadFn fn = box->host->unified ? files[i].read_v2 : files[i].read_v1;
+                const LimitRow *row = limit_row(files[i].id);
+                r = fn && cgroup_host_can(box->host, files[i].id, NULL) ? fn(box, &limits) : 0;
                 if (r < 0)
                         (void) error_set_errno(err, r, "%s: reading %s", row->key,
                                                box->host->unified ? row->v2_file : row->v1_file);
@@ -422,6 +432,10 @@ int cgroup_box_read(CgroupBox *box, Limits *ret, Error *err) {
         free(ret->cpu_pin);
         *ret = limits;
         return 0;
+}
+
+int cgroup_box_read(CgroupBox *box, Limits *ret, Error *err) {
+        return limit_read_files(box, limit_files, ELEMENTS(limit_files), ret, err);
 }
 
 static int limit_compare(CgroupBox *box, const Limits *wanted, const Limits *have, Error *err) {
@@ -506,5 +520,40 @@ int cgroup_box_apply(CgroupBox *box, const Limits *limits, char *const *allow_de
                 (void) limit_write_all(box, &before, NULL); // nothing half changed stays
         limits_done(&before);
         limits_done(&after);
+        return r;
+}
+
+// A sandbox is new, and nothing is in it: there is no use to be looked at before, and whoever is refused removes it.
+static const LimitFile sandbox_files[] = {
+        {LIMIT_CPU, write_cpu_v2, read_cpu_v2, write_cpu_v1, read_cpu_v1},
+        {LIMIT_MEMORY, write_memory_v2, read_memory_v2, write_memory_v1, read_memory_v1},
+        {LIMIT_SWAP, write_swap_v2, read_swap_v2, NULL, NULL}, // v1: with memory
+        {LIMIT_PIDS, write_pids_plain, read_pids, write_pids_plain, read_pids},
+        {LIMIT_IO_READ, write_io, read_io, NULL, NULL},
+};
+
+int cgroup_sandbox_apply(CgroupBox *sandbox, const Limits *limits, char *const *allow_degraded, Error *err) {
+        static const LimitId compared[] = {LIMIT_CPU, LIMIT_MEMORY, LIMIT_SWAP, LIMIT_PIDS, LIMIT_IO_READ, LIMIT_IO_WRITE, LIMIT_IO_READ_OPS, LIMIT_IO_WRITE_OPS};
+        Limits wanted, have;
+        int r;
+
+        limits_init(&wanted);
+        limits_init(&have);
+        for (size_t i = 0; i < ELEMENTS(compared); i++)
+                wanted.value[compared[i]] = limits->value[compared[i]];
+        r = limit_check_possible(sandbox, &wanted, allow_degraded, err);
+        if (r == 0)
+                r = limit_write_files(sandbox, sandbox_files, ELEMENTS(sandbox_files), &wanted, err);
+        if (r == 0)
+                r = limit_read_files(sandbox, sandbox_files, ELEMENTS(sandbox_files), &have, err);
+        for (size_t i = 0; i < ELEMENTS(compared) && r == 0; i++) {
+                LimitId id = compared[i];
+                if (!cgroup_host_can(sandbox->host, id, NULL) || limit_expected(sandbox, id, &wanted) == have.value[id])
+                        continue;
+                _cleanup_free_ char *a = limit_format(id, &wanted), *b = limit_format(id, &have);
+                r = error_set(err, ERR_INTERNAL, "%s: %s was written, but the kernel has %s", limit_row(id)->key, a ?: "?", b ?: "?");
+        }
+        limits_done(&wanted);
+        limits_done(&have);
         return r;
 }

@@ -31,7 +31,8 @@ struct CgroupHost {
 struct CgroupBox {
         CgroupHost *host; // borrowed
         char *prefix;
-        int fds[_CGROUP_TREE_MAX]; // P/box in each written hierarchy
+        int fds[_CGROUP_TREE_MAX]; // P/box in each written hierarchy; of a sandbox P/box/sandboxes/ID
+        const char *common; // where processes of commands are that have no group of their own in a hierarchy
         uint64_t oom_removed;      // v1: kills counted in command groups that are gone
 };
 
@@ -42,6 +43,8 @@ extern const char *const cgroup_controllers[CGROUP_N_CONTROLLERS];
 CgroupTree cgroup_tree(const char *name);
 bool cgroup_prefix_is_valid(const char *prefix);
 bool cgroup_id_is_valid(const char *id);
+
+#define CGROUP_SANDBOXES "sandboxes"
 
 // Control files. `group` is relative to the box ("", "payload", "commands/ID").
 int cgroup_write(int dirfd, const char *group, const char *file, const char *text);
@@ -59,3 +62,5 @@ int cgroup_remove_tree(int dirfd, const char *name);
 // Adds the controllers of `mask` to cgroup.subtree_control of `group`.
 int cgroup_delegate(int dirfd, const char *group, unsigned mask);
 uint64_t cgroup_oom_kills(CgroupBox *box, const char *group);
+int cgroup_list_ids(int dirfd, const char *group, char ***ret); // groups below that are named by an id
+int cgroup_events_fd(int dirfd, const char *group); // of its cgroup.events, armed

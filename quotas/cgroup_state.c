@@ -38,15 +38,18 @@ int cgroup_wait_event(int root, const char *group, const char *key, bool value, 
         }
 }
 
-static const char *const freeze_groups[CGROUP_FREEZE_GROUPS] = {"payload", "commands"};
+// The last is missing in a box that an earlier hostd made.
+static const char *const freeze_groups[CGROUP_FREEZE_GROUPS] = {"payload", "commands", CGROUP_SANDBOXES};
 
 int cgroup_box_freeze(CgroupBox *box, bool frozen, Error *err) {
         int r = 0;
 
         if (!cgroup_exists(box->fds[CGROUP_V2], "payload"))
                 return error_set(err, ERR_BUSY, "the instance is not running");
-        for (size_t i = 0; i < CGROUP_FREEZE_GROUPS && r == 0; i++)
+        for (size_t i = 0; i < CGROUP_FREEZE_GROUPS && r == 0; i++) {
                 r = cgroup_write(box->fds[CGROUP_V2], freeze_groups[i], "cgroup.freeze", frozen ? "1" : "0");
+                r = r == -ENOENT && i == CGROUP_FREEZE_GROUPS - 1 ? 0 : r;
+        }
         if (r == 0)
                 return 0;
         // Half frozen is the worst of all states: go back to running.
@@ -58,25 +61,29 @@ int cgroup_box_freeze(CgroupBox *box, bool frozen, Error *err) {
 bool cgroup_box_froze(CgroupBox *box, bool frozen) {
         uint64_t value;
 
-        for (size_t i = 0; i < CGROUP_FREEZE_GROUPS; i++)
-                if (state_event(box, freeze_groups[i], "frozen", &value) < 0 || (value != 0) != frozen)
+        for (size_t i = 0; i < CGROUP_FREEZE_GROUPS; i++) {
+                int r = state_event(box, freeze_groups[i], "frozen", &value);
+                if (r == -ENOENT && i == CGROUP_FREEZE_GROUPS - 1)
+                        continue;
+                if (r < 0 || (value != 0) != frozen)
                         return false;
+        }
         return true;
 }
 
-static int events_fd(int dirfd, const char *group) {
+int cgroup_events_fd(int dirfd, const char *group) {
         _cleanup_close_ int fd = -EBADF;
         char path[CGROUP_PATH_MAX], text[512];
 
-        (void) snprintf(path, sizeof(path), "%s/cgroup.events", group);
+        (void) snprintf(path, sizeof(path), "%s%scgroup.events", group, *group ? "/" : "");
         fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         return fd < 0 || pread(fd, text, sizeof(text), 0) < 0 ? -errno : TAKE_FD(fd); // the reading arms the poll
 }
 
 int cgroup_box_freeze_fds(CgroupBox *box, int ret[CGROUP_FREEZE_GROUPS]) {
         for (size_t i = 0; i < CGROUP_FREEZE_GROUPS; i++) {
-                ret[i] = events_fd(box->fds[CGROUP_V2], freeze_groups[i]);
-                if (ret[i] >= 0)
+                ret[i] = cgroup_events_fd(box->fds[CGROUP_V2], freeze_groups[i]);
+                if (ret[i] >= 0 || (ret[i] == -ENOENT && i == CGROUP_FREEZE_GROUPS - 1))
                         continue;
                 int r = ret[i];
                 while (i-- > 0)
@@ -101,7 +108,7 @@ bool cgroup_host_is_populated(CgroupHost *host, const char *prefix) {
 }
 
 int cgroup_host_events_fd(CgroupHost *host, const char *prefix) {
-        return cgroup_prefix_is_valid(prefix) ? events_fd(host->roots[CGROUP_V2], prefix) : -EINVAL;
+        return cgroup_prefix_is_valid(prefix) ? cgroup_events_fd(host->roots[CGROUP_V2], prefix) : -EINVAL;
 }
 
 int cgroup_box_kill(CgroupBox *box) {

@@ -85,6 +85,8 @@ static int pausing_begin(Instance *instance, bool paused) {
         if (r < 0)
                 return r;
         for (size_t i = 0; i < CGROUP_FREEZE_GROUPS; i++) {
+                if (fds[i] < 0)
+                        continue;
                 int k = sd_event_add_io(event, &pausing->events[i], fds[i], EPOLLPRI, pausing_look, instance);
                 if (k < 0)
                         (void) close_fd(fds[i]);

@@ -24,6 +24,8 @@
 static char parent[64], prefix[96];
 static CgroupHost *host;
 
+#define PART_MAIN ((CgroupPart) -1) // of a sandbox
+
 // A child that waits for its place before it runs `fn`.
 static pid_t spawn(CgroupBox *box, CgroupPart part, const char *command, void (*fn)(uint64_t), uint64_t argument) {
         int gate[2];
@@ -41,7 +43,9 @@ static pid_t spawn(CgroupBox *box, CgroupPart part, const char *command, void (*
         }
         (void) close(gate[0]);
         _cleanup_error_ Error err = ERROR_NULL;
-        int r = command ? cgroup_command_attach(box, command, pid, &err) : cgroup_box_attach(box, part, pid, &err);
+        int r = command              ? cgroup_command_attach(box, command, pid, &err)
+                : part == PART_MAIN ? cgroup_sandbox_attach(box, pid, &err)
+                                    : cgroup_box_attach(box, part, pid, &err);
         if (r < 0)
                 printf("attach: %s\n", error_message(&err, r));
         if (r == 0 && write(gate[1], "x", 1) != 1)
@@ -348,6 +352,94 @@ static void test_freeze(void) {
         CHECK(death(p1) == SIGKILL, "a frozen box is removed");
 }
 
+static CgroupBox *sandbox_with(CgroupBox *box, const char *id, uint64_t memory, uint64_t pids, uint64_t millicpus) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        CgroupBox *sandbox = NULL;
+        Limits limits;
+        int r;
+
+        limits_init(&limits);
+        limits.value[LIMIT_MEMORY] = memory;
+        limits.value[LIMIT_SWAP] = 0;
+        limits.value[LIMIT_PIDS] = pids;
+        limits.value[LIMIT_CPU] = millicpus;
+        r = cgroup_sandbox_create(box, id, &sandbox, &err);
+        if (r == 0)
+                r = cgroup_sandbox_apply(sandbox, &limits, NULL, &err);
+        if (!CHECK(r == 0, "sandbox %s made and limited: %s", id, error_message(&err, r)))
+                exit(report_end() ?: 1);
+        return sandbox;
+}
+
+static bool sandbox_goes(CgroupBox *box, const char *id) {
+        int r = -EBUSY;
+
+        if (cgroup_sandbox_kill(box, id) < 0)
+                return false;
+        for (unsigned i = 0; i < 2000 * report_slow() && (r = cgroup_sandbox_remove(box, id)) == -EBUSY; i++)
+                sleep_msec(1);
+        return r == 0;
+}
+
+static void test_sandbox(void) {
+        CgroupBox *box = box_with("sandbox", "512MiB", "512", "max"), *one = sandbox_with(box, "one", 48 * MIB, 32, 200), *again = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        _cleanup_strv_ char **ids = NULL;
+        CgroupUsage usage = {0};
+        uint32_t events;
+        int fd = -EBADF;
+
+        CHECK(cgroup_sandbox_create(box, "one", &again, NULL) == -EEXIST && cgroup_sandbox_create(box, "../x", &again, NULL) < 0, "its name is taken, others are none");
+        CHECK(cgroup_sandbox_open(box, "one", &again, NULL) == 0 && cgroup_box_free(again) == NULL, "it is found again");
+        CHECK(cgroup_sandbox_open(box, "two", &again, &err) < 0 && err.code == ERR_NOT_FOUND, "another is not");
+        pid_t outside = spawn(box, CGROUP_PAYLOAD, NULL, run_sleep, 0), inside = spawn(one, PART_MAIN, NULL, run_sleep, 0);
+        CHECK(cgroup_box_has(one, inside) && cgroup_box_has(box, inside) && !cgroup_box_has(one, outside), "who is in it is in the instance's box as well");
+        pid_t bomb = spawn(one, PART_MAIN, NULL, run_bomb, 0);
+        sleep_msec(300);
+        CHECK(cgroup_box_usage(one, &usage, &err) == 0 && usage.pids <= 32 && usage.pids > 20, "a bomb has %llu of 32 pids", (unsigned long long) usage.pids);
+        CHECK(cgroup_box_usage(box, &usage, &err) == 0 && usage.pids < 64, "and the instance %llu of 512", (unsigned long long) usage.pids);
+        CHECK(cgroup_sandbox_remove(box, "one") == -EBUSY, "a populated sandbox stays");
+        CHECK(sandbox_goes(box, "one") && death(bomb) == SIGKILL && death(inside) == SIGKILL, "the bomb is killed, and the sandbox removed");
+        CHECK(cgroup_box_is_populated(box) && cgroup_sandbox_remove(box, "one") == 0 && cgroup_sandbox_kill(box, "one") == 0, "the rest of the instance lives; absent is success");
+        cgroup_box_free(one);
+
+        one = sandbox_with(box, "hog", 48 * MIB, 32, LIMIT_UNSET);
+        CHECK(cgroup_box_oom_fd(one, &fd, &events, &err) == 0, "OOM watch");
+        CHECK(cgroup_command_create(one, "c1", &err) == 0, "a command's group in it: %s", error_message(&err, 0));
+        pid_t bystander = spawn(one, PART_MAIN, NULL, run_sleep, 0), hog = spawn(one, 0, "c1", run_hog, 200 * MIB);
+        CHECK(death(hog) == SIGKILL, "a command that takes 200 MiB of 48 MiB is killed");
+        struct pollfd p = {fd, POLLIN, 0};
+        CHECK(poll(&p, 1, 2000) == 1, "the watch tells");
+        (void) close_fd(fd);
+        if (cgroup_host_is_unified(host))
+                CHECK(death(bystander) == SIGKILL, "and the sandbox with it");
+        else
+                SKIP("the whole sandbox dies of one process's memory: only v2 does so by itself");
+        CHECK(cgroup_box_usage(one, &usage, &err) == 0 && usage.oom_kills >= 1 && usage.memory_peak_bytes > 32 * MIB && usage.memory_peak_bytes <= 49 * MIB,
+              "%llu kills, its peak is %llu KiB", (unsigned long long) usage.oom_kills, (unsigned long long) usage.memory_peak_bytes / 1024);
+        CHECK(cgroup_command_list(one, &ids) == 0 && strv_length(ids) == 1, "its commands are its own");
+        bool gone = sandbox_goes(box, "hog");
+        int r = cgroup_box_usage(box, &usage, &err);
+        CHECK(gone && r == 0 && usage.oom_kills >= 1, "removed: %d, and the instance remembers %llu kills: %s", gone, (unsigned long long) usage.oom_kills, error_message(&err, r));
+        if (!cgroup_host_is_unified(host))
+                (void) death(bystander);
+        cgroup_box_free(one);
+
+        one = sandbox_with(box, "spin", 48 * MIB, 32, 500);
+        pid_t spin = spawn(one, PART_MAIN, NULL, run_spin, 0);
+        fd = cgroup_sandbox_events_fd(one);
+        CHECK(fd >= 0 && cgroup_sandbox_freeze(one, true) == 0, "told to stop");
+        for (unsigned i = 0; i < 200 * report_slow() && !cgroup_sandbox_froze(one, true); i++)
+                sleep_msec(5);
+        CHECK(cgroup_sandbox_froze(one, true) && !cgroup_box_froze(box, true), "it is frozen, its instance is not");
+        (void) close_fd(fd);
+        CHECK(freeze(box, true, &err) == 0 && freeze(box, false, &err) == 0 && cgroup_sandbox_froze(one, true), "and stays so when the instance was paused and resumed");
+        CHECK(cgroup_sandbox_freeze(one, false) == 0, "thawed");
+        cgroup_box_free(one);
+        box_gone(box);
+        CHECK(death(spin) == SIGKILL && death(outside) == SIGKILL, "with its box a sandbox goes too");
+}
+
 static size_t count_groups(void) {
         static const char *const trees[] = {"unified", "memory", "pids", "cpu", "cpuacct", "blkio", "cpuset", "."};
         size_t n = 0;
@@ -432,6 +524,28 @@ static void bench_command(void) {
         box_gone(box);
 }
 
+static void bench_sandbox(void) {
+        CgroupBox *box = box_with("bench2", "512MiB", "512", "max");
+        enum { N = 200 };
+        usec_t t = clock_monotonic();
+        int failures = 0;
+        Limits limits;
+
+        limits_init(&limits);
+        limits.value[LIMIT_MEMORY] = 64 * MIB;
+        limits.value[LIMIT_SWAP] = 0;
+        limits.value[LIMIT_PIDS] = 64;
+        limits.value[LIMIT_CPU] = 1000;
+        for (int i = 0; i < N; i++) {
+                CgroupBox *sandbox = NULL;
+                failures += cgroup_sandbox_create(box, "b", &sandbox, NULL) < 0 || cgroup_sandbox_apply(sandbox, &limits, NULL, NULL) < 0;
+                cgroup_box_free(sandbox);
+                failures += cgroup_sandbox_remove(box, "b") < 0;
+        }
+        CHECK(failures == 0, "a sandbox's groups cost %llu us: create, limit, remove", (unsigned long long) (clock_monotonic() - t) / N);
+        box_gone(box);
+}
+
 int main(void) {
         _cleanup_error_ Error err = ERROR_NULL;
         const char *reason;
@@ -455,6 +569,8 @@ int main(void) {
         test_dying();
         test_cpu();
         test_freeze();
+        test_sandbox();
+        bench_sandbox();
         test_cycles();
         test_deep();
         bench_command();

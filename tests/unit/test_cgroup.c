@@ -41,7 +41,7 @@ static void expect(const char *path, const char *text) {
 }
 
 static int set_up(void **state) {
-        static const char *const groups[] = {"", "hostd.slice/", PREFIX "/", BOX "/", BOX "/commands/", BOX "/guest/", BOX "/payload/"};
+        static const char *const groups[] = {"", "hostd.slice/", PREFIX "/", BOX "/", BOX "/commands/", BOX "/guest/", BOX "/payload/", BOX "/sandboxes/"};
         static const char *const files[] = {"cpu.max", "cpu.weight", "cpuset.cpus", "memory.max", "memory.swap.max", "pids.max", "io.max",
                                             "io.weight", "memory.min", "memory.oom.group", "memory.current", "memory.stat",
                                             "cgroup.max.depth", "cgroup.max.descendants", "cgroup.freeze", "cgroup.events", "cgroup.kill"};
