@@ -18,6 +18,6 @@ void network_address(const NetworkSettings *settings, uint16_t slot, NetworkAddr
 
         address.ipv6.s6_addr[14] |= (unsigned char) (slot >> 8);
         address.ipv6.s6_addr[15] |= (unsigned char) slot;
-        (void) snprintf(address.host_ifname, sizeof(address.host_ifname), HOST_PREFIX "%04x", slot);
+        (void) snprintf(address.host_ifname, sizeof(address.host_ifname), "%s%04x", network_is_sandbox(slot) ? SANDBOX_PREFIX : HOST_PREFIX, slot);
         *ret = address;
 }

@@ -410,6 +410,13 @@ Compiled *compiled_share(Compiled *compiled) {
         return compiled;
 }
 
+void compiled_set_within(Compiled *compiled, Compiled *within) {
+        Compiled *before = compiled->within;
+
+        compiled->within = within ? compiled_share(within) : NULL;
+        compiled_free(before);
+}
+
 Compiled *compiled_free(Compiled *compiled) {
         if (!compiled)
                 return NULL;
@@ -426,6 +433,7 @@ Compiled *compiled_free(Compiled *compiled) {
         for (size_t i = 0; i < compiled->n_policies; i++)
                 free(compiled->policies[i].name);
         category_free(compiled->spared);
+        compiled_free(compiled->within);
         free(compiled->rules);
         free(compiled->policies);
         free(compiled->names);
@@ -518,7 +526,7 @@ uint64_t compiled_next_end(const Compiled *compiled, uint64_t now) {
         for (size_t i = 0; i < compiled->n; i++)
                 if (compiled->rules[i].until > now)
                         next = MIN2(next, compiled->rules[i].until);
-        return next;
+        return compiled->within ? MIN2(next, compiled_next_end(compiled->within, now)) : next;
 }
 
 bool compiled_rule_matches(const CompiledRule *rule, const Cidr *address, PolicyProtocol protocol, uint16_t port) {

@@ -68,6 +68,7 @@ typedef struct Compiled {
         size_t n_addresses;
         Category *spared; // owned share: names that an allow of "*" does not reach; NULL for none
         bool offline; // allows were left out: see policy_bind()
+        struct Compiled *within; // owned share: nothing is allowed that this one denies; NULL: it stands alone. See compiled_set_within()
         unsigned shared; // owners besides the first
 } Compiled;
 
@@ -75,6 +76,10 @@ int compiled_new(Policy *const *policies, size_t n, Compiled **ret, Error *err);
 Compiled *compiled_free(Compiled *compiled);
 Compiled *compiled_share(Compiled *compiled); // one more owner; a shared one must not be changed any more
 DEFINE_CLEANUP(Compiled, compiled_free)
+// A sandbox's list is bounded by its instance's. They stay two lists, asked one after the other: one list would need a rule for each pair,
+// and rules that are about a name and an address at once. Shares `within` (NULL: none), which has none itself. The one change that a shared
+// list may see.
+void compiled_set_within(Compiled *compiled, Compiled *within);
 // For the parser of views: makes one piece by piece. `rule` must have been checked; compiled_seal() makes the index.
 int compiled_begin(size_t n_policies, Compiled **ret);
 int compiled_add_policy(Compiled *compiled, const char *name, int first);
@@ -96,7 +101,7 @@ Cidr cidr_of_address(int family, const void *bytes);
 bool compiled_rule_matches(const CompiledRule *rule, const Cidr *address, PolicyProtocol protocol, uint16_t port); // RULE_ADDRESS
 bool compiled_rule_has_port(const CompiledRule *rule, PolicyProtocol protocol, uint16_t port); // any kind; port 25 is spared where it is
 bool compiled_rule_is_over(const CompiledRule *rule); // by the wall clock
-uint64_t compiled_next_end(const Compiled *compiled, uint64_t now); // of the rules that have not ended by then; UINT64_MAX: none
+uint64_t compiled_next_end(const Compiled *compiled, uint64_t now); // of the rules that have not ended by then, those around included; UINT64_MAX: none
 bool compiled_rule_port(const CompiledRule *rule, unsigned i, uint16_t *ret); // the i-th, its ranges counted through; false behind the last
 // Text of the rule's `to` and of its ports ("" for any), from which the same rule can be made again.
 char *compiled_rule_to(const CompiledRule *rule, char buf[NAME_TEXT_MAX + 2]);
@@ -121,7 +126,10 @@ typedef struct PolicyDecision {
         int index;                // of the operator's rule in the concatenated list, -1 for the default
         const char *policy;       // NULL for the default
         bool spared;              // by the default, because "*" does not reach the name
+        const Compiled *of;       // the list that decided: the one that was asked, or what it is within
+        const CompiledRule *outer; // of an allow: the rule of the list around, which allowed it too; NULL where there is none
 } PolicyDecision;
+// A denial is of the list itself if it denies, else of the one around; an allow is of both.
 PolicyDecision policy_decide(const Compiled *compiled, const PolicyQuestion *question);
 // The sentence: "denied by rule 1 of policy web: evil.example any". Cut off where it has no room.
 char *policy_decision_text(const Compiled *compiled, const PolicyDecision *decision, char *buf, size_t size);
@@ -133,6 +141,6 @@ typedef struct PolicyInsert {
         const CompiledRule *rule;
         uint32_t ports; // bit i: compiled_rule_port() i. What has no bit is not opened
 } PolicyInsert;
-size_t policy_inserts(const Compiled *compiled, const char *name, PolicyInsert *ret, size_t max);
+size_t policy_inserts(const Compiled *compiled, const char *name, PolicyInsert *ret, size_t max); // of this list alone: each has a map of its own
 // Whether an address may be in an answer: not in the ranges that are denied by default, or inside one that an allow names on purpose.
 bool policy_may_answer(const Compiled *compiled, const Cidr *address);

@@ -221,6 +221,7 @@ static PolicyDecision decision_of(const Compiled *compiled, const CompiledRule *
                 .rule = rule,
                 .index = rule ? rule->index : -1,
                 .policy = rule ? compiled->policies[rule->policy].name : NULL,
+                .of = compiled,
         };
 }
 
@@ -278,7 +279,7 @@ static PolicyDecision decide_name(const Compiled *compiled, const char *name) {
         return decision;
 }
 
-PolicyDecision policy_decide(const Compiled *compiled, const PolicyQuestion *question) {
+static PolicyDecision decide_alone(const Compiled *compiled, const PolicyQuestion *question) {
         const CompiledRule *rule;
         PolicyDecision decision;
         bool spared = false;
@@ -295,6 +296,18 @@ PolicyDecision policy_decide(const Compiled *compiled, const PolicyQuestion *que
         return decision;
 }
 
+PolicyDecision policy_decide(const Compiled *compiled, const PolicyQuestion *question) {
+        PolicyDecision decision = decide_alone(compiled, question), outer;
+
+        if (decision.action != POLICY_ALLOW || !compiled->within)
+                return decision;
+        outer = decide_alone(compiled->within, question);
+        if (outer.action != POLICY_ALLOW)
+                return outer;
+        decision.outer = outer.rule;
+        return decision;
+}
+
 // "allowed by grant 12 until 2026-01-31T12:34:56Z"
 static void grant_text(const PolicyDecision *decision, char *buf, size_t size) {
         const char *number = strncmp(decision->policy, GRANT_PREFIX, strlen(GRANT_PREFIX)) == 0 ? decision->policy + strlen(GRANT_PREFIX) : decision->policy;
@@ -303,21 +316,24 @@ static void grant_text(const PolicyDecision *decision, char *buf, size_t size) {
         (void) snprintf(buf, size, "allowed by grant %s until %.19sZ", number, clock_format(decision->rule->until, until));
 }
 
-char *policy_decision_text(const Compiled *compiled, const PolicyDecision *decision, char *buf, size_t size) {
+char *policy_decision_text(const Compiled *asked, const PolicyDecision *decision, char *buf, size_t size) {
+        const Compiled *compiled = decision->of ?: asked;
         const CompiledRule *rule = decision->rule;
         _cleanup_free_ char *ports = rule ? compiled_rule_ports(rule) : NULL;
-        char to[NAME_TEXT_MAX + 2], by[112];
+        const char *whose = compiled != asked ? " of its instance" : "";
+        char to[NAME_TEXT_MAX + 2], by[128];
 
-        if (!rule) {
-                (void) snprintf(buf, size, decision->spared ? "denied: it is in the category %s, and no rule names it" : "denied: no rule allows it%s",
-                                decision->spared ? compiled->spared->name : compiled->offline ? " while the instance is offline" : "");
+        if (!rule && decision->spared)
+                (void) snprintf(buf, size, "denied: it is in the category %s, and no rule%s names it", compiled->spared->name, whose);
+        else if (!rule)
+                (void) snprintf(buf, size, "denied: no rule%s allows it%s", whose, compiled->offline ? " while the instance is offline" : "");
+        if (!rule)
                 return buf;
-        }
         if (rule->until)
                 grant_text(decision, by, sizeof(by));
         else
-                (void) snprintf(by, sizeof(by), "%s by rule %u of policy %s", rule->action == POLICY_ALLOW ? "allowed" : "denied",
-                                compiled_rule_number(compiled, rule), decision->policy);
+                (void) snprintf(by, sizeof(by), "%s by rule %u of policy %s%s", rule->action == POLICY_ALLOW ? "allowed" : "denied",
+                                compiled_rule_number(compiled, rule), decision->policy, whose);
         (void) snprintf(buf, size, "%s: %s %s%s%s", by, compiled_rule_to(rule, to), policy_protocol_to_string(rule->protocol), ports && *ports ? " " : "", ports ?: "");
         return buf;
 }
@@ -368,13 +384,17 @@ size_t policy_inserts(const Compiled *compiled, const char *name, PolicyInsert *
         return n;
 }
 
-bool policy_may_answer(const Compiled *compiled, const Cidr *address) {
-        if (!denied_by_default(address))
-                return true;
+static bool names_range(const Compiled *compiled, const Cidr *address) {
         for (size_t i = 0; i < compiled->n_addresses; i++) {
                 const CompiledRule *rule = &compiled->rules[compiled->addresses[i]];
                 if (rule->action == POLICY_ALLOW && !rule->spare_denied && cidr_contains(&rule->to, address) && !compiled_rule_is_over(rule))
                         return true;
         }
         return false;
+}
+
+bool policy_may_answer(const Compiled *compiled, const Cidr *address) {
+        if (!denied_by_default(address))
+                return true;
+        return names_range(compiled, address) && (!compiled->within || names_range(compiled->within, address));
 }

@@ -7,7 +7,8 @@
 #include "network/compile.h"
 #include "network/network.h"
 
-#define HOST_PREFIX "hv"   // host ends of the veths; the rules match "hv*"
+#define HOST_PREFIX "hv"     // host ends of the veths; the rules match "hv*"
+#define SANDBOX_PREFIX "hvs" // those of sandboxes, which no slot's name begins with: it goes on with a digit
 #define ROUTE_MARK 0x100   // set by the chains that have checked a packet; without it the ip rules blackhole
 #define LOG_GROUP 10
 #define GATEWAY4 "169.254.0.1"

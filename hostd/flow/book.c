@@ -186,7 +186,7 @@ static void explain(FlowRecord *record, const FlowSlot *slot, const NflogPacket 
                 flow_record_set_reason(record, "not by a rule: the host, another instance, too fast, or no beginning of a connection");
         else {
                 if (decision.rule)
-                        set_rule(record, slot->view.compiled, decision.rule);
+                        set_rule(record, decision.of, decision.rule);
                 flow_record_set_reason(record, "%s", policy_decision_text(slot->view.compiled, &decision, text, sizeof(text)));
         }
 }

@@ -61,7 +61,8 @@ static void connection_free(Connection *c) {
         sd_event_source_disable_unref(c->more);
         (void) close_fd(c->client);
         (void) close_fd(c->server);
-        (void) meter_unref(c->meter);
+        for (size_t i = 0; i < ELEMENTS(c->meters); i++)
+                (void) meter_unref(c->meters[i]);
         free(c->data);
         free(c->path);
         *(c->previous ? &c->previous->next : &slot->connections) = c->next;

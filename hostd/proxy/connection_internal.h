@@ -51,7 +51,7 @@ struct Connection {
         bool by_name, intercepted, names_denied;
         uint16_t rule;
         char policy[64];
-        Meter *meter;
+        Meter *meters[2]; // of the rule, and of the one around that allowed it too, where it is another
 
         Relay relay;
         size_t header; // bytes of the relay that are not the client's

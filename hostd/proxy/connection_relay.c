@@ -57,26 +57,37 @@ static void pump_waits(Connection *c, size_t moved) {
                 pump_later(c, c->idle_since + limit - now);
 }
 
+static usec_t longest_delay(const Connection *c, const MeterTime *now) {
+        usec_t delay = 0;
+
+        for (size_t i = 0; i < ELEMENTS(c->meters); i++)
+                if (c->meters[i])
+                        delay = MAX2(delay, meter_delay(c->meters[i], now));
+        return delay;
+}
+
 void connection_pump(Connection *c) {
         MeterTime now = time_now();
         uint64_t allowance = FAIR_BYTES;
         size_t moved = 0;
         int r;
 
-        if (c->meter) {
-                if (meter_is_spent(c->meter, &now)) {
+        for (size_t i = 0; i < ELEMENTS(c->meters); i++) {
+                if (c->meters[i] && meter_is_spent(c->meters[i], &now)) {
                         connection_end(c, FLOW_ALLOW, 0, "the rule's budget for today is used up");
                         return;
                 }
-                allowance = MIN2(allowance, meter_allowance(c->meter, &now));
-                if (allowance == 0) {
-                        pump_later(c, MAX2(meter_delay(c->meter, &now), USEC_PER_MSEC));
-                        return;
-                }
+                if (c->meters[i])
+                        allowance = MIN2(allowance, meter_allowance(c->meters[i], &now));
+        }
+        if (allowance == 0) {
+                pump_later(c, MAX2(longest_delay(c, &now), USEC_PER_MSEC));
+                return;
         }
         r = relay_pump(&c->relay, &c->slot->proxy->pipes, (size_t) allowance, &moved);
-        if (c->meter)
-                meter_spend(c->meter, moved, &now);
+        for (size_t i = 0; i < ELEMENTS(c->meters); i++)
+                if (c->meters[i])
+                        meter_spend(c->meters[i], moved, &now);
         if (r == -EMFILE || r == -ENFILE) // no pipe: others will give theirs back
                 pump_later(c, USEC_PER_SEC / 10);
         else if (r < 0)
@@ -84,7 +95,7 @@ void connection_pump(Connection *c) {
         else if (r == RELAY_OVER)
                 connection_end(c, FLOW_ALLOW, 0, "");
         else if (r == RELAY_HAS_MORE)
-                pump_later(c, c->meter ? meter_delay(c->meter, &now) : 0);
+                pump_later(c, longest_delay(c, &now));
         else
                 pump_waits(c, moved);
 }

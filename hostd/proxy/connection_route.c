@@ -30,29 +30,48 @@ static RouteQuestion connection_question(const Connection *c, Cidr *wanted) {
         return question;
 }
 
-// What the record and the relay need to know of the rule. Its text is the meter's name.
-static int connection_take_rule(Connection *c, const Route *route) {
-        const CompiledRule *rule = route->decision.rule;
+// The text of the rule is the meter's name.
+static int meter_of(Connection *c, const Compiled *compiled, const CompiledRule *rule, Meter **ret) {
         _cleanup_free_ char *text = NULL, *ports = NULL;
         char to[NAME_TEXT_MAX + 2];
-        Meter *meter = NULL;
-        int r;
 
-        c->rule = rule ? (uint16_t) compiled_rule_number(c->slot->compiled, rule) : 0;
-        (void) snprintf(c->policy, sizeof(c->policy), "%s", route->decision.policy ?: "");
+        if (!rule || (rule->rate == 0 && rule->budget == 0))
+                return 0;
+        ports = compiled_rule_ports(rule);
+        if (!ports || asprintf(&text, "%s %s", compiled_rule_to(rule, to), ports) < 0)
+                return -ENOMEM;
+        return meter_ref(c->slot->proxy->meters, &(MeterKey) {c->slot->instance, compiled->policies[rule->policy].name, text}, rule->rate, rule->budget, ret);
+}
+
+// What the record and the relay need to know of the rules. What a sandbox moves counts for its own rule and for its instance's.
+static int connection_take_rule(Connection *c, const Route *route) {
+        const PolicyDecision *d = &route->decision;
+        Meter *meters[2] = {NULL};
+        int r = 0;
+
+        c->rule = d->rule ? (uint16_t) compiled_rule_number(d->of, d->rule) : 0;
+        (void) snprintf(c->policy, sizeof(c->policy), "%s", d->policy ?: "");
         c->by_name = route_is_by_name(route);
         c->names_denied = route->names_denied;
-        if (route->kind != ROUTE_DENIED && rule && (rule->rate > 0 || rule->budget > 0)) {
-                ports = compiled_rule_ports(rule);
-                if (!ports || asprintf(&text, "%s %s", compiled_rule_to(rule, to), ports) < 0)
-                        return -ENOMEM;
-                r = meter_ref(c->slot->proxy->meters, &(MeterKey) {c->slot->instance, c->policy, text}, rule->rate, rule->budget, &meter);
-                if (r < 0)
-                        return r;
+        if (route->kind != ROUTE_DENIED)
+                r = meter_of(c, d->of, d->rule, &meters[0]);
+        if (route->kind != ROUTE_DENIED && r >= 0 && d->outer)
+                r = meter_of(c, d->of->within, d->outer, &meters[1]);
+        if (meters[1] == meters[0]) // the same rule in both: once
+                meters[1] = meter_unref(meters[1]);
+        for (size_t i = 0; i < ELEMENTS(meters); i++) {
+                (void) meter_unref(r < 0 ? meters[i] : c->meters[i]);
+                if (r >= 0)
+                        c->meters[i] = meters[i];
         }
-        (void) meter_unref(c->meter);
-        c->meter = meter;
-        return 0;
+        return r;
+}
+
+static bool connection_is_spent(const Connection *c, const MeterTime *now) {
+        for (size_t i = 0; i < ELEMENTS(c->meters); i++)
+                if (c->meters[i] && meter_is_spent(c->meters[i], now))
+                        return true;
+        return false;
 }
 
 static void connection_deny(Connection *c, const Route *route, const char *where) {
@@ -170,7 +189,7 @@ static size_t connection_candidates(Connection *c, ProxyAddress ret[DIAL_ADDRESS
                 route = route_admits(c->slot->compiled, &question, &address);
                 if (n == 0)
                         *ret_route = route;
-                if (route.kind == ROUTE_DENIED || route.decision.rule != ret_route->decision.rule)
+                if (route.kind == ROUTE_DENIED || route.decision.rule != ret_route->decision.rule || route.decision.outer != ret_route->decision.outer)
                         continue;
                 ret[n] = found->addresses[i / 2];
                 ret[n++].port = c->port;
@@ -218,7 +237,7 @@ static bool connection_admit(Connection *c, const Route *route, const ProxyAddre
 
         if (r < 0)
                 connection_fail(c, 503, "cannot count what the rule bounds", r);
-        else if (c->meter && meter_is_spent(c->meter, &now))
+        else if (connection_is_spent(c, &now))
                 connection_refuse(c, &(Refusal) {FLOW_DENY, 403, ALERT_ACCESS_DENIED, "the rule's budget for today is used up"});
         else if (connection_is_one_too_many(c, target, now.monotonic)) {
                 (void) snprintf(reason, sizeof(reason), "more than %u different destinations in a minute", c->slot->destinations);
@@ -246,7 +265,7 @@ static void connection_resolved(Connection *c) {
         if (!connection_admit(c, &route, &candidates[0]))
                 return;
         // Of plain HTTP the proxy itself has seen all that there is to inspect.
-        if (c->by_name && route.decision.rule->inspect && !c->request)
+        if (route_inspects(&route) && !c->request)
                 connection_intercept(c, &candidates[0]);
         else
                 connection_dial(c, candidates, n);
@@ -344,7 +363,7 @@ bool connection_still_allowed(Connection *c, char *reason, size_t size) {
         }
         if (!c->target.family) // its addresses will be asked about
                 return true;
-        inspect = route_is_by_name(&route) && route.decision.rule->inspect && !c->request;
+        inspect = route_inspects(&route) && !c->request;
         if (inspect != c->intercepted) {
                 (void) snprintf(reason, size, "cut by other rules: it %s inspected now", inspect ? "is" : "is not");
                 return false;

@@ -23,14 +23,19 @@ static const CompiledRule *name_denial(const Compiled *compiled, const CompiledR
         return NULL;
 }
 
+static bool rule_is_by_name(const CompiledRule *rule) {
+        return rule && rule->kind != RULE_ADDRESS;
+}
+
+// Of two lists, one of which allows a name and the other an address, both are asked again with each address of the name.
 static Route route_of(const Compiled *compiled, const PolicyDecision *decision, uint16_t port) {
         const CompiledRule *rule = decision->rule;
         Route route = {.kind = ROUTE_DENIED, .decision = *decision};
 
         if (decision->action != POLICY_ALLOW)
                 return route;
-        route.kind = rule->kind == RULE_ADDRESS ? ROUTE_ADDRESS : ROUTE_RESOLVE;
-        route.names_denied = name_denial(compiled, rule, port);
+        route.kind = rule_is_by_name(rule) || rule_is_by_name(decision->outer) ? ROUTE_RESOLVE : ROUTE_ADDRESS;
+        route.names_denied = name_denial(compiled, rule, port) || (decision->outer && name_denial(compiled->within, decision->outer, port));
         return route;
 }
 
@@ -39,14 +44,17 @@ static Route route_nameless(const Compiled *compiled, const RouteQuestion *quest
         PolicyDecision decision = decide(compiled, question, NULL, question->wanted);
         Route route = route_of(compiled, &decision, question->port);
         const CompiledRule *denial = route.names_denied ? name_denial(compiled, decision.rule, question->port) : NULL;
+        const Compiled *of = denial ? compiled : compiled->within;
 
-        if (!denial)
+        if (!route.names_denied)
                 return route;
+        denial = denial ?: name_denial(of, decision.outer, question->port);
         decision = (PolicyDecision) {
                 .action = POLICY_DENY,
                 .rule = denial,
                 .index = denial->index,
-                .policy = compiled->policies[denial->policy].name,
+                .policy = of->policies[denial->policy].name,
+                .of = of,
         };
         return (Route) {.kind = ROUTE_DENIED, .decision = decision};
 }
@@ -79,5 +87,11 @@ Route route_admits(const Compiled *compiled, const RouteQuestion *question, cons
 }
 
 bool route_is_by_name(const Route *route) {
-        return route->kind != ROUTE_DENIED && route->decision.rule->kind != RULE_ADDRESS;
+        return route->kind != ROUTE_DENIED && (rule_is_by_name(route->decision.rule) || rule_is_by_name(route->decision.outer));
+}
+
+bool route_inspects(const Route *route) {
+        const PolicyDecision *d = &route->decision;
+
+        return route_is_by_name(route) && ((rule_is_by_name(d->rule) && d->rule->inspect) || (rule_is_by_name(d->outer) && d->outer->inspect));
 }

@@ -26,4 +26,5 @@ typedef struct Route {
 Route route_decide(const Compiled *compiled, const RouteQuestion *question);
 // Whether the name may be reached at this address, and by which rule. The address that the client wanted plays no part.
 Route route_admits(const Compiled *compiled, const RouteQuestion *question, const Cidr *address);
-bool route_is_by_name(const Route *route); // the deciding rule has a name: it is resolved here, and inspected if the rule says so
+bool route_is_by_name(const Route *route); // a deciding rule has a name: it is resolved here
+bool route_inspects(const Route *route);   // and one with a name wants it inspected

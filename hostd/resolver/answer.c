@@ -119,11 +119,11 @@ static void record_address(FlowRecord *record, const Answered *answered) {
 }
 
 // The policy and the operator's rule, counted in that policy from 1.
-static void record_rule(FlowRecord *record, const Slot *slot, const PolicyDecision *decision) {
+static void record_rule(FlowRecord *record, const PolicyDecision *decision) {
         if (!decision->policy || !decision->rule)
                 return;
         flow_record_set_policy(record, decision->policy);
-        record->rule = (uint16_t) compiled_rule_number(slot->view.compiled, decision->rule);
+        record->rule = (uint16_t) compiled_rule_number(decision->of, decision->rule);
 }
 
 static void record_reason(FlowRecord *record, const DnsQuery *query, const Answered *answered) {
@@ -157,7 +157,7 @@ static void record_send(Slot *slot, const Origin *origin, const DnsQuery *query,
         record.rx = size;
         record_address(&record, answered);
         if (answered->verdict)
-                record_rule(&record, slot, &answered->verdict->decision);
+                record_rule(&record, &answered->verdict->decision);
         if (query->name.size > 0) {
                 (void) dns_name_to_text(&query->name, name);
                 flow_record_set_name(&record, name, strlen(name));

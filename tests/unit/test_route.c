@@ -120,6 +120,69 @@ static void test_admits(void **state) {
         }
 }
 
+// ---- a sandbox's rules within its instance's: neither lends the other what it lacks
+
+static void test_within_decide(void **state) {
+        static const char *const inner[] = {"deny evil.example.org", "allow good.example.org", "allow 93.2.0.0/16 443", "allow *.box.example.org", NULL};
+        static const char *const outer[] = {"deny bad.box.example.org", "allow good.example.org", "allow *.box.example.org", "allow web.example.org", "allow 93.2.0.0/24 443", NULL};
+        static const struct { const char *name, *wanted; RouteKind kind; int index; bool by_inner; } list[] = {
+                {"good.example.org", STRANGER, ROUTE_RESOLVE, 1, true},
+                {"evil.example.org", PLAIN, ROUTE_DENIED, 0, true},
+                {"web.example.org", STRANGER, ROUTE_DENIED, -1, true},       // the instance alone
+                {"web.example.org", PLAIN, ROUTE_RESOLVE, 2, true},          // one by address, the other by name: the name's addresses are asked about
+                {"bad.box.example.org", STRANGER, ROUTE_DENIED, 0, false},
+                {"other.example.org", PLAIN, ROUTE_ADDRESS, 2, true},
+                {"other.example.org", "93.2.1.1/32", ROUTE_DENIED, -1, false}, // the sandbox alone
+                {NULL, PLAIN, ROUTE_DENIED, 0, true},
+                {"a.box.example.org", NULL, ROUTE_RESOLVE, 3, true},
+                {"web.example.org", NULL, ROUTE_DENIED, -1, true},
+        };
+        _cleanup_(compiled_freep) Compiled *compiled = compile(inner), *around = compile(outer);
+
+        compiled_set_within(compiled, around);
+        for (size_t i = 0; i < ELEMENTS(list); i++) {
+                Cidr wanted = list[i].wanted ? address(list[i].wanted) : (Cidr) {0};
+                RouteQuestion question = {.name = list[i].name, .wanted = list[i].wanted ? &wanted : NULL, .port = 443};
+                Route route = route_decide(compiled, &question);
+                if (route.kind != list[i].kind || route.decision.index != list[i].index || (route.decision.of == compiled) != list[i].by_inner)
+                        fail_msg("case %zu (%s): kind %d, rule %d", i, list[i].name ?: "-", (int) route.kind, route.decision.index);
+        }
+}
+
+static void test_within_nameless(void **state) {
+        static const char *const inner[] = {"allow 93.2.0.0/16 443", NULL}, *const outer[] = {"deny evil.example.org", "allow 0.0.0.0/0 443", NULL};
+        _cleanup_(compiled_freep) Compiled *compiled = compile(inner), *around = compile(outer);
+        Cidr wanted = address(PLAIN);
+        RouteQuestion question = {.wanted = &wanted, .port = 443};
+        Route route;
+
+        assert_int_equal(route_decide(compiled, &question).kind, ROUTE_ADDRESS);
+        compiled_set_within(compiled, around);
+        route = route_decide(compiled, &question); // it could be the one that the instance denies
+        assert_int_equal(route.kind, ROUTE_DENIED);
+        assert_true(route.decision.of == around && route.decision.index == 0);
+}
+
+static void test_within_admits(void **state) {
+        static const char *const inner[] = {"deny 93.3.0.0/16", "allow good.example.org", "allow 10.1.0.0/16", "allow web.example.org", NULL};
+        static const char *const outer[] = {"allow good.example.org", "allow 93.2.0.0/16", "allow 10.1.2.0/24", NULL};
+        static const struct { const char *name, *address; RouteKind kind; } list[] = {
+                {"good.example.org", "93.1.1.1/32", ROUTE_RESOLVE}, {"good.example.org", "93.3.1.1/32", ROUTE_DENIED},
+                {"good.example.org", "10.1.2.1/32", ROUTE_RESOLVE}, {"good.example.org", "10.1.1.1/32", ROUTE_DENIED}, // private: both must name it
+                {"web.example.org", "93.2.1.1/32", ROUTE_RESOLVE}, {"web.example.org", "93.4.1.1/32", ROUTE_DENIED}, // a name opens no address that the instance lacks
+        };
+        _cleanup_(compiled_freep) Compiled *compiled = compile(inner), *around = compile(outer);
+
+        compiled_set_within(compiled, around);
+        for (size_t i = 0; i < ELEMENTS(list); i++) {
+                Cidr to = address(list[i].address);
+                RouteQuestion question = {.name = list[i].name, .port = 443};
+                Route route = route_admits(compiled, &question, &to);
+                if (route.kind != list[i].kind || route_is_by_name(&route) != (list[i].kind != ROUTE_DENIED))
+                        fail_msg("%s at %s: kind %d", list[i].name, list[i].address, (int) route.kind);
+        }
+}
+
 // ---- meters
 
 #define SECOND USEC_PER_SEC
@@ -207,7 +270,7 @@ int main(void) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_decide),
                 cmocka_unit_test(test_nameless_without_denials),
-                cmocka_unit_test(test_admits),
+                cmocka_unit_test(test_admits), cmocka_unit_test(test_within_decide), cmocka_unit_test(test_within_nameless), cmocka_unit_test(test_within_admits),
                 cmocka_unit_test(test_rate),
                 cmocka_unit_test(test_budget),
                 cmocka_unit_test(test_many_meters),
