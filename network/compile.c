@@ -94,11 +94,9 @@ static int port_compare(const void *a, const void *b) {
 
 // Sorted and joined, because nft refuses intervals that overlap in one anonymous set.
 int ports_parse(const char *text, PortRange **ret, size_t *ret_n) {
-        _cleanup_free_ PortRange *list = calloc(COMPILED_PORTS_MAX, sizeof(PortRange));
+        PortRange list[COMPILED_PORTS_MAX], *copy;
         size_t n = 0, kept = 0;
 
-        if (!list)
-                return -ENOMEM;
         for (const char *p = text;; p++) {
                 char *end;
                 unsigned long first = strtoul(p, &end, 10), last = first;
@@ -119,8 +117,12 @@ int ports_parse(const char *text, PortRange **ret, size_t *ret_n) {
                         list[kept].last = MAX2(list[kept].last, list[i].last);
                 else
                         list[++kept] = list[i];
+        copy = malloc((kept + 1) * sizeof(PortRange));
+        if (!copy)
+                return -ENOMEM;
+        memcpy(copy, list, (kept + 1) * sizeof(PortRange));
         *ret_n = kept + 1;
-        *ret = TAKE_PTR(list);
+        *ret = copy;
         return 0;
 }
 
@@ -224,9 +226,9 @@ typedef struct Front { // what stands in front of a rule, as far as it changes t
 
 // Chained over the denials in front: an added denial gives every later allow a new identity, so that its flows are judged anew. So does
 // the first name in front of an allow by address that has a port of the proxy's.
-static int compile_digest(CompiledRule *c, Front *front) {
-        char full[DIGEST_TEXT_MAX], to[NAME_TEXT_MAX + 2];
+static int digest_rule(const CompiledRule *c, const Front *front, char ret[DIGEST_TEXT_MAX]) {
         _cleanup_free_ char *text = NULL;
+        char to[NAME_TEXT_MAX + 2];
         size_t size = 0;
         FILE *f = open_memstream(&text, &size);
 
@@ -252,7 +254,17 @@ static int compile_digest(CompiledRule *c, Front *front) {
                 fputs(" not 80", f);
         if (fclose(f) != 0)
                 return -ENOMEM;
-        digest_bytes(text, size, full);
+        digest_bytes(text, size, ret);
+        return 0;
+}
+
+// Who has no mark needs no identity: a thousand names for the proxy cost nothing here.
+static int compile_digest(CompiledRule *c, Front *front) {
+        char full[DIGEST_TEXT_MAX] = "";
+        int r = c->action == POLICY_DENY || compiled_rule_is_marked(c) ? digest_rule(c, front, full) : 0;
+
+        if (r < 0)
+                return r;
         memcpy(c->digest, full, COMPILED_DIGEST);
         if (c->action == POLICY_DENY)
                 memcpy(front->denials, full, sizeof(full));
@@ -498,6 +510,15 @@ bool compiled_rule_has_port(const CompiledRule *rule, PolicyProtocol protocol, u
         for (size_t i = 0; i < rule->n_ports && !hit; i++)
                 hit = port >= rule->ports[i].first && port <= rule->ports[i].last;
         return hit && !(rule->spare_smtp && protocol == POLICY_TCP && port == SMTP_PORT);
+}
+
+bool compiled_rule_is_marked(const CompiledRule *rule) {
+        bool proxied = rule->kind != RULE_ADDRESS && rule->n_ports > 0;
+
+        for (size_t i = 0; i < rule->n_ports && proxied; i++)
+                for (unsigned port = rule->ports[i].first; port <= rule->ports[i].last && proxied; port++)
+                        proxied = compiled_is_proxied(rule->protocol, (uint16_t) port);
+        return rule->action == POLICY_ALLOW && !proxied;
 }
 
 bool compiled_rule_is_of_requests(const CompiledRule *rule) {

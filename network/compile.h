@@ -46,8 +46,8 @@ typedef struct CompiledRule {
         uint64_t until;          // it matches nothing any more from then on, whoever walks the list; 0: no end
         int index;         // of the operator's rule, in the concatenated list of the policies' rules
         uint16_t policy;   // in Compiled.policies
-        uint16_t id;       // low half of the conntrack mark; 0 until it was assigned (and for denials)
-        char digest[COMPILED_DIGEST + 1]; // of this rule and of each denial in front of it: equal digest, equal effect; "" from a view
+        uint16_t id;       // low half of the conntrack mark; 0 until it was assigned, and for ever where none is: see compiled_rule_is_marked()
+        char digest[COMPILED_DIGEST + 1]; // of this rule and of each denial in front of it: equal digest, equal effect; "" from a view, and of an allow without a mark
 } CompiledRule;
 
 typedef struct CompiledPolicy {
@@ -96,6 +96,9 @@ int cidr_parse(const char *text, Cidr *ret);
 bool cidr_contains(const Cidr *outer, const Cidr *inner);
 char *cidr_format(const Cidr *cidr, char *buf, size_t size);
 #define CIDR_TEXT_MAX 64
+// An allow that the kernel may write on a connection, or let one pass by: by address, or by name with a port besides the proxy's. What only
+// the proxy carries out has no id and no live mark; the connections to the proxy have the mark 0 of their slot.
+bool compiled_rule_is_marked(const CompiledRule *rule);
 bool compiled_rule_is_of_requests(const CompiledRule *rule); // of some to its destination only, not of all
 Cidr cidr_of_address(int family, const void *bytes);
 bool compiled_rule_matches(const CompiledRule *rule, const Cidr *address, PolicyProtocol protocol, uint16_t port); // RULE_ADDRESS

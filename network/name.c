@@ -7,7 +7,14 @@
 #include "base/valid.h"
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyz"
-#define LABEL_BYTES LETTERS "0123456789-_"
+
+static size_t label_bytes(const char *p) {
+        size_t n = 0;
+
+        while ((p[n] >= 'a' && p[n] <= 'z') || (p[n] >= '0' && p[n] <= '9') || p[n] == '-' || p[n] == '_')
+                n++;
+        return n;
+}
 
 // What is wrong with a name, or NULL.
 static const char *name_fault(const char *name) {
@@ -25,7 +32,7 @@ static const char *name_fault(const char *name) {
                         return "has an empty label";
                 if (label > NAME_LABEL_MAX)
                         return "has a label longer than 63 bytes";
-                if (strspn(p, LABEL_BYTES) < label)
+                if (label_bytes(p) < label)
                         return "may only have lower-case letters, digits, '-', '_' and dots (international names as \"xn--…\")";
                 if (p[0] == '-' || p[label - 1] == '-')
                         return "has a label that begins or ends with '-'";

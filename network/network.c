@@ -472,13 +472,13 @@ static const KnownId *known_find(const KnownId *known, size_t n, const char *dig
         return n ? bsearch(&key, known, n, sizeof(KnownId), known_compare) : NULL;
 }
 
-// Each digest of an allow once, sorted.
+// Each digest of an allow that has a mark once, sorted.
 static KnownId *digests_of(const Compiled *compiled, size_t *ret_n) {
         KnownId *list = calloc(compiled->n ?: 1, sizeof(KnownId));
         size_t n = 0, kept = 0;
 
         for (size_t i = 0; list && i < compiled->n; i++)
-                if (compiled->rules[i].action == POLICY_ALLOW)
+                if (compiled_rule_is_marked(&compiled->rules[i]))
                         memcpy(list[n++].digest, compiled->rules[i].digest, sizeof(list->digest));
         if (n > 0)
                 qsort(list, n, sizeof(KnownId), known_compare);
@@ -502,10 +502,12 @@ static int slot_assign(Slot *slot, Compiled *compiled, KnownId **ret, size_t *re
                 qsort(slot->known, slot->n_known, sizeof(KnownId), known_compare);
         for (size_t i = 0; i < compiled->n; i++) {
                 CompiledRule *rule = &compiled->rules[i];
-                KnownId *own = (KnownId *) known_find(known, n, rule->digest);
-                const KnownId *before = known_find(slot->known, slot->n_known, rule->digest);
-                if (rule->action != POLICY_ALLOW || !own)
+                KnownId *own;
+                const KnownId *before;
+                if (!compiled_rule_is_marked(rule))
                         continue;
+                own = (KnownId *) known_find(known, n, rule->digest); // it is there: digests_of() put it there
+                before = known_find(slot->known, slot->n_known, rule->digest);
                 if (own->id == 0 && before)
                         own->id = before->id;
                 if (own->id == 0) {

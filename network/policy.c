@@ -39,7 +39,6 @@ Policy *policy_free(Policy *policy) {
 }
 
 int policy_add(Policy *policy, PolicyRule *rule, Error *err) {
-        PolicyRule *rules;
         int r;
 
         if (policy->n_rules >= POLICY_RULES_MAX)
@@ -52,11 +51,15 @@ int policy_add(Policy *policy, PolicyRule *rule, Error *err) {
         }
         if (r < 0)
                 return r;
-        rules = reallocarray(policy->rules, policy->n_rules + 1, sizeof(PolicyRule));
-        if (!rules)
-                return error_set_errno(err, ENOMEM, "adding a rule");
-        policy->rules = rules;
-        rules[policy->n_rules++] = *rule;
+        if (policy->n_rules >= policy->room) {
+                size_t room = MAX2(policy->n_rules * 2, (size_t) 8);
+                PolicyRule *rules = reallocarray(policy->rules, room, sizeof(PolicyRule));
+                if (!rules)
+                        return error_set_errno(err, ENOMEM, "adding a rule");
+                policy->rules = rules;
+                policy->room = room;
+        }
+        policy->rules[policy->n_rules++] = *rule;
         *rule = (PolicyRule) {0};
         return 0;
 }

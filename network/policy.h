@@ -61,7 +61,7 @@ typedef struct Policy {
         char *name; // owned, VALID_NAME
         char *description;
         PolicyRule *rules;
-        size_t n_rules;
+        size_t n_rules, room; // `room`: what policy_add() made, 0 where somebody else did
         Category *spared; // owned share: what "*" does not reach, NULL for none
         bool offline;     // of an instance that is: its allows are those of three categories
         unsigned shared; // owners besides the first

@@ -109,8 +109,15 @@ bool policy_rule_is_left_out(const Policy *policy, const PolicyRule *rule) {
 
 typedef struct FieldName { char text[48]; } FieldName;
 
+// "rules[INDEX].KEY". By hand, because each check has it ready and hardly any needs it: snprintf() was a third of what a rule cost.
 static const char *field_name(FieldName *field, size_t index, const char *key) {
-        (void) snprintf(field->text, sizeof(field->text), "rules[%zu].%s", index, key);
+        char digits[24], *first = digits + sizeof(digits) - 1;
+
+        *first = 0;
+        do
+                *--first = (char) ('0' + index % 10);
+        while (index /= 10);
+        (void) stpcpy(stpcpy(stpcpy(stpcpy(field->text, "rules["), first), "]."), key); // keys are ours, and short
         return field->text;
 }
 

@@ -504,7 +504,7 @@ int ruleset_policy(FILE *f, const PolicyText *text) {
         // Matches nothing that matters and decides nothing: it is where the kernel keeps the next id for the next hostd.
         fprintf(f, "add rule inet hostd i%04x_rules ct mark 0 comment \"%04x\"\n", slot, text->next_id);
         for (size_t i = 0; i < compiled->n; i++)
-                if (compiled->rules[i].action == POLICY_ALLOW) {
+                if (compiled_rule_is_marked(&compiled->rules[i])) {
                         if (!*separator)
                                 fprintf(f, "add element inet hostd i%04x_live { ", slot);
                         fprintf(f, "%s0x%04x%04x", separator, slot, compiled->rules[i].id);

@@ -39,7 +39,7 @@ typedef struct RuleLine {
         bool port_not_smtp;
 } RuleLine;
 #define RULE_LINES_MAX (COMPILED_PORTS_MAX + 1)
-// None for a rule by name: the proxy and maps of addresses enforce it. Its mark is in the live set all the same.
+// None for a rule by name: the proxy and maps of addresses enforce it. Where there are such maps its mark is in the live set all the same.
 size_t ruleset_lines(const CompiledRule *rule, RuleLine *ret);
 uint64_t ruleset_left_ms(const CompiledRule *rule); // of a rule that ends; at least 1
 

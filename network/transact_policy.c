@@ -389,7 +389,7 @@ static int batch_live(Batch *batch, const Compiled *compiled, size_t *at) {
                 const CompiledRule *rule = &compiled->rules[*at];
                 uint32_t mark = mark_of(batch, rule);
                 struct nlattr *element;
-                if (rule->action != POLICY_ALLOW)
+                if (!compiled_rule_is_marked(rule))
                         continue;
                 element = mnl_attr_nest_start(batch->message, NFTA_LIST_ELEM);
                 put_value(batch->message, NFTA_SET_ELEM_KEY, &mark, sizeof(mark));

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <limits.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -18,7 +19,11 @@ static size_t utf8_decode(const unsigned char *s, size_t size, uint32_t *ret) {
                 uint32_t min;
         } forms[] = {{0x80, 0x00, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
 
-        for (size_t n = 0; n < ELEMENTS(forms); n++) {
+        if (s[0] < 0x80) {
+                *ret = s[0];
+                return 1;
+        }
+        for (size_t n = 1; n < ELEMENTS(forms); n++) {
                 if ((s[0] & forms[n].mask) != forms[n].lead)
                         continue;
                 if (n + 1 > size)
@@ -279,6 +284,21 @@ static const ValidRow valid_table[_VALID_MAX] = {
         [VALID_LOGIN] = {NULL, LOWER UPPER DIGIT "._@+-", 64, false, NULL, "letters, digits and any of . _ @ + -"},
 };
 
+// strspn() makes its table of the characters anew at each call, which costs more than a short value does; here it is made once.
+static bool has_only(ValidKind kind, const char *value) {
+        static unsigned char tables[_VALID_MAX][UCHAR_MAX + 1];
+        unsigned char *table = tables[kind];
+
+        if (!table[0]) { // NUL ends each value, so its place is free to say that the table is made
+                for (const char *p = valid_table[kind].rest; *p; p++)
+                        table[(unsigned char) *p] = 1;
+                table[0] = 1;
+        }
+        while (*value && table[(unsigned char) *value])
+                value++;
+        return *value == 0;
+}
+
 bool valid_is(ValidKind kind, const char *value) {
         const ValidRow *row = &valid_table[kind];
         size_t n;
@@ -292,7 +312,7 @@ bool valid_is(ValidKind kind, const char *value) {
                 return false;
         if (row->first && !strchr(row->first, value[0]))
                 return false;
-        if (row->rest && strspn(value, row->rest) != n)
+        if (row->rest && !has_only(kind, value))
                 return false;
         return !row->check || row->check(value);
 }

@@ -2,6 +2,8 @@
 // ConfigText: see config_text.h.
 #include "model/config_text.h"
 
+#include <ctype.h>
+#include <limits.h>
 #include <stdint.h>
 #include <string.h>
 #include <strings.h>
@@ -27,12 +29,21 @@ typedef struct Token {
 
 // libconfig's own ideas of blanks and of characters that end a word.
 #define BLANKS " \t\n\r\f"
-#define SPECIAL "\"{}()[]=:;,#"
+enum { BLANK = 1, SPECIAL, END };
+static const unsigned char kinds[UCHAR_MAX + 1] = {
+        [' '] = BLANK,   ['\t'] = BLANK,  ['\n'] = BLANK,  ['\r'] = BLANK,  ['\f'] = BLANK,  ['"'] = SPECIAL, ['{'] = SPECIAL, ['}'] = SPECIAL, ['('] = SPECIAL,
+        [')'] = SPECIAL, ['['] = SPECIAL, [']'] = SPECIAL, ['='] = SPECIAL, [':'] = SPECIAL, [';'] = SPECIAL, [','] = SPECIAL, ['#'] = SPECIAL, [0] = END,
+};
+
+static unsigned kind_of(const char *p) {
+        return kinds[(unsigned char) *p];
+}
 
 // Comments count as blanks. Returns NULL for a comment that does not end.
 static const char *skip_blanks(const char *p) {
         for (;;) {
-                p += strspn(p, BLANKS);
+                while (kind_of(p) == BLANK)
+                        p++;
                 if (p[0] == '#' || (p[0] == '/' && p[1] == '/')) {
                         p += strcspn(p, "\n");
                 } else if (p[0] == '/' && p[1] == '*') {
@@ -77,11 +88,11 @@ static Token scan_token(const char *p) {
                 return (Token) {TOKEN_END, p, p, NULL};
         if (*p == '"')
                 return scan_string(p);
-        c = strchr(characters, *p);
+        c = kind_of(p) == SPECIAL ? strchr(characters, *p) : NULL;
         if (c)
                 return (Token) {types[c - characters], p, p + 1, NULL};
         size_t n = 0;
-        while (p[n] && !strchr(BLANKS SPECIAL, p[n]) && !(p[n] == '/' && (p[n + 1] == '/' || p[n + 1] == '*')))
+        while (!kind_of(p + n) && !(p[n] == '/' && (p[n + 1] == '/' || p[n + 1] == '*')))
                 n++;
         return (Token) {TOKEN_WORD, p, p + n, NULL};
 }
@@ -264,8 +275,18 @@ static int number_is_long(const Token *token) {
         return value < INT32_MIN || value > INT32_MAX;
 }
 
+// The shortest number that does not fit has eight hex digits in a row; so hardly any text has to be looked through token by token.
+static bool has_long_digits(const char *text) {
+        size_t n = 0;
+
+        for (; *text && n < 8; text++)
+                n = isxdigit((unsigned char) *text) ? n + 1 : 0;
+        return n >= 8;
+}
+
 // The text as libconfig 1.5 understands it: long numbers are marked, and a comment on the last line has a newline behind it.
 static int text_for_libconfig(const ConfigText *ct, const char *text, char **ret, Error *err) {
+        bool has_long = has_long_digits(text);
         const char *from = text;
         char *copy = NULL;
         size_t size;
@@ -274,7 +295,7 @@ static int text_for_libconfig(const ConfigText *ct, const char *text, char **ret
 
         if (!f)
                 return error_set_errno(err, ENOMEM, "cannot read the configuration");
-        for (Token token = scan_token(text); r >= 0 && token.type != TOKEN_END; token = scan_token(token.end)) {
+        for (Token token = scan_token(text); has_long && r >= 0 && token.type != TOKEN_END; token = scan_token(token.end)) {
                 r = number_is_long(&token);
                 if (r > 0)
                         fprintf(f, "%.*sL", (int) (token.end - from), from);

@@ -69,7 +69,7 @@ static int parse_settings(const ParseContext *context, const char *text, HostCon
 
         if (r < 0)
                 return r;
-        SchemaInput input = {&parsed, config_root_setting(&parsed.config), NULL, NULL};
+        SchemaInput input = {&parsed, config_root_setting(&parsed.config), NULL, NULL, 0};
         r = schema_parse(&host_schema, &input, config, NULL, err);
         if (r < 0)
                 return r;

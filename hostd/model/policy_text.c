@@ -66,19 +66,16 @@ static int find_category(const ParseContext *context, size_t index, PolicyRule *
 }
 
 // One group of the list. Fields are named by where the rule stands, as policy_add() names them.
-static int add_rule(const ParseContext *context, const ConfigText *text, const config_setting_t *setting, Policy *policy, Error *err) {
-        _cleanup_(policy_rule_done) PolicyRule rule = {0};
-        char prefix[32];
+static int add_rule(const ParseContext *context, const SchemaInput *input, const PolicyRule *plain, Policy *policy, Error *err) {
+        _cleanup_(policy_rule_done) PolicyRule rule = *plain;
+        const config_setting_t *setting = input->group;
+        const ConfigText *text = input->text;
         uint64_t seen;
         int r;
 
-        snprintf(prefix, sizeof(prefix), "rules[%zu].", policy->n_rules);
         if (!config_setting_is_group(setting))
                 return not_groups(text, setting, err);
-        SchemaInput input = {text, setting, NULL, prefix};
-        r = schema_apply_fallbacks(&policy_rule_schema, &rule, err);
-        if (r >= 0)
-                r = schema_parse(&policy_rule_schema, &input, &rule, &seen, err);
+        r = schema_parse(&policy_rule_schema, input, &rule, &seen, err);
         if (r < 0)
                 return r;
         for (size_t i = 0; i < 2; i++) // action and to; a rule without them would mean more than was meant
@@ -94,17 +91,18 @@ static int add_rule(const ParseContext *context, const ConfigText *text, const c
 }
 
 static int add_rules(const ParseContext *context, const ConfigText *text, const config_setting_t *rules, Policy *policy, Error *err) {
+        PolicyRule plain = {0}; // no key that owns anything has a fallback: each rule begins as a copy
+        int r;
+
         if (!rules)
                 return 0; // everything is denied
         // An empty array cannot be told from an empty list by its meaning.
         if (!config_setting_is_list(rules) && !(config_setting_is_array(rules) && config_setting_length(rules) == 0))
                 return not_groups(text, rules, err);
-        for (unsigned i = 0; i < (unsigned) config_setting_length(rules); i++) {
-                int r = add_rule(context, text, config_setting_get_elem(rules, i), policy, err);
-                if (r < 0)
-                        return r;
-        }
-        return 0;
+        r = schema_apply_fallbacks(&policy_rule_schema, &plain, err);
+        for (unsigned i = 0; r >= 0 && i < (unsigned) config_setting_length(rules); i++)
+                r = add_rule(context, &(SchemaInput) {text, config_setting_get_elem(rules, i), NULL, "rules", i}, &plain, policy, err);
+        return r;
 }
 
 int policy_parse_in(const ParseContext *context, const char *name, const char *text, Policy **ret, Error *err) {
@@ -120,7 +118,7 @@ int policy_parse_in(const ParseContext *context, const char *name, const char *t
         r = policy_new(name, &policy);
         if (r < 0)
                 return error_set_errno(err, r, "cannot read policy %s", name);
-        SchemaInput input = {&parsed, config_root_setting(&parsed.config), "rules", NULL};
+        SchemaInput input = {&parsed, config_root_setting(&parsed.config), "rules", NULL, 0};
         r = schema_parse(&policy_schema, &input, policy, NULL, err);
         if (r >= 0)
                 r = add_rules(context, &parsed, config_setting_get_member(input.group, "rules"), policy, err);
@@ -146,14 +144,25 @@ int policy_parse(const char *name, const char *text, Policy **ret, Error *err) {
 
 // Writes what differs from an absent key, in the order of the rows: the same policy is always the same text, so that histories show
 // changes only.
-static int write_rows(FILE *f, const Schema *schema, const void *object, const char *between) {
+static int write_rows(FILE *f, const Schema *schema, const void *object, const void *plain, const char *between) {
         for (size_t i = 0; i < schema->n; i++) {
                 const SchemaRow *row = &schema->rows[i];
-                _cleanup_free_ char *plain = schema_text_format(row, object), *text = schema_file_format(row, object);
-                if (!plain || !text)
+                _cleanup_strv_ char **values = NULL;
+                _cleanup_free_ char *text = NULL;
+                if (schema_value_is_fallback(row, object, plain))
+                        continue;
+                if (schema_value_format(row, object, &values) < 0)
                         return -ENOMEM;
-                if (plain[0] && (!row->fallback || strcmp(plain, row->fallback) != 0))
-                        fprintf(f, "%s = %s;%s", row->key, text, between);
+                if (!values || !values[0][0])
+                        continue;
+                text = schema_file_value(row, values);
+                if (!text)
+                        return -ENOMEM;
+                fputs(row->key, f);
+                fputs(" = ", f);
+                fputs(text, f);
+                fputc(';', f);
+                fputs(between, f);
         }
         return 0;
 }
@@ -162,15 +171,18 @@ char *policy_format(const Policy *policy) {
         char *text = NULL;
         size_t size = 0;
         FILE *f = open_memstream(&text, &size);
-        int r;
+        const Policy nothing = {0}; // no key of a policy has a fallback
+        PolicyRule plain = {0};
+        int r = schema_apply_fallbacks(&policy_rule_schema, &plain, NULL);
 
         if (!f)
                 return NULL;
-        r = write_rows(f, &policy_schema, policy, "\n");
+        if (r >= 0)
+                r = write_rows(f, &policy_schema, policy, &nothing, "\n");
         fputs("rules = (", f);
         for (size_t i = 0; r >= 0 && i < policy->n_rules; i++) {
                 fputs(i ? ",\n        { " : "\n        { ", f);
-                r = write_rows(f, &policy_rule_schema, &policy->rules[i], " ");
+                r = write_rows(f, &policy_rule_schema, &policy->rules[i], &plain, " ");
                 fputc('}', f);
         }
         fputs(policy->n_rules ? "\n);\n" : ");\n", f);

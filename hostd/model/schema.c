@@ -74,14 +74,14 @@ static char *file_value(const SchemaRow *row, const char *value) {
 }
 
 // Lists are written as arrays, which hold strings only; either form is read.
-char *schema_file_format(const SchemaRow *row, const void *object) {
+char *schema_file_value(const SchemaRow *row, char *const *values) {
         const SchemaTypeInfo *type = &schema_types[row->type];
-        _cleanup_strv_ char **values = NULL, **quoted = NULL;
+        _cleanup_strv_ char **quoted = NULL;
         _cleanup_free_ char *joined = NULL;
         char *out = NULL;
 
-        if (schema_value_format(row, object, &values) < 0)
-                return NULL;
+        if (!type->list && values && values[0])
+                return file_value(row, values[0]);
         for (size_t i = 0; values && values[i]; i++) {
                 _cleanup_free_ char *q = file_value(row, values[i]);
                 if (!q || strv_append(&quoted, q) < 0)
@@ -91,6 +91,18 @@ char *schema_file_format(const SchemaRow *row, const void *object) {
         if (!joined || !type->list)
                 return TAKE_PTR(joined);
         return asprintf(&out, quoted ? "[ %s ]" : "[%s]", joined) < 0 ? NULL : out;
+}
+
+char *schema_file_format(const SchemaRow *row, const void *object) {
+        _cleanup_strv_ char **values = NULL;
+
+        return schema_value_format(row, object, &values) < 0 ? NULL : schema_file_value(row, values);
+}
+
+bool schema_value_is_fallback(const SchemaRow *row, const void *object, const void *plain) {
+        size_t size = schema_types[row->type].size;
+
+        return row->fallback && size > 0 && memcmp((const char *) object + row->offset, (const char *) plain + row->offset, size) == 0;
 }
 
 void schema_value_clear(const SchemaRow *row, void *object) {
@@ -163,28 +175,42 @@ static int setting_values(const SchemaRow *row, const config_setting_t *setting,
 }
 
 // Fields of a group in a list are known by where they stand: "rules[2].to".
-static void qualify_field(const char *prefix, Error *err) {
+static void qualify_field(const SchemaInput *input, Error *err) {
         char *field = NULL;
 
-        if (!prefix || !err || !err->field || asprintf(&field, "%s%s", prefix, err->field) < 0)
+        if (!input->list || !err || !err->field || asprintf(&field, "%s[%zu].%s", input->list, input->index, err->field) < 0)
                 return;
         free(err->field);
         err->field = field;
-        (void) error_wrap(err, "%.*s", (int) strcspn(prefix, "."), prefix);
+        (void) error_wrap(err, "%s[%zu]", input->list, input->index);
+}
+
+// Most values of a long file are strings, and nobody keeps what he is given: they are read where libconfig has them.
+static int parse_string(const SchemaRow *row, const config_setting_t *setting, void *object, Error *err) {
+        const char *text = config_setting_get_string(setting) ?: "";
+        char *values[] = {(char *) text, NULL};
+
+        if (schema_types[row->type].list || !(schema_types[row->type].accepts & 1u << CONFIG_TYPE_STRING))
+                return wrong_type(row, err);
+        return schema_value_parse(row, values, object, err);
 }
 
 // libconfig has refused keys that come twice before this.
 static int parse_member(const Schema *schema, const config_setting_t *setting, void *object, uint64_t *seen, Error *err) {
         const char *key = config_setting_name(setting);
         const SchemaRow *row = schema_find(schema, key);
-        _cleanup_strv_ char **values = NULL;
         int r;
 
         if (!row)
                 return error_set_field(err, key, "%s is not a known key", key);
-        r = setting_values(row, setting, &values, err);
-        if (r >= 0)
-                r = schema_value_parse(row, values, object, err);
+        if (config_setting_type(setting) == CONFIG_TYPE_STRING) {
+                r = parse_string(row, setting, object, err);
+        } else {
+                _cleanup_strv_ char **values = NULL;
+                r = setting_values(row, setting, &values, err);
+                if (r >= 0)
+                        r = schema_value_parse(row, values, object, err);
+        }
         if (r >= 0)
                 *seen |= UINT64_C(1) << (row - schema->rows);
         return r;
@@ -200,7 +226,7 @@ int schema_parse(const Schema *schema, const SchemaInput *input, void *object, u
                         continue;
                 int r = parse_member(schema, setting, object, &seen, err);
                 if (r < 0) {
-                        qualify_field(input->prefix, err);
+                        qualify_field(input, err);
                         return config_text_locate(input->text, setting, r, err);
                 }
         }

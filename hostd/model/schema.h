@@ -64,6 +64,9 @@ int schema_text_parse(const SchemaRow *row, const char *text, void *object, Erro
 int schema_value_format(const SchemaRow *row, const void *object, char ***ret);
 char *schema_text_format(const SchemaRow *row, const void *object); // "" for unset; NULL on OOM; caller frees
 char *schema_file_format(const SchemaRow *row, const void *object); // libconfig text; NULL on OOM; caller frees
+char *schema_file_value(const SchemaRow *row, char *const *values); // the same of what schema_value_format() said
+// Whether an object has the value of one that has nothing but fallbacks. false also where only its text would tell.
+bool schema_value_is_fallback(const SchemaRow *row, const void *object, const void *plain);
 void schema_value_clear(const SchemaRow *row, void *object); // frees what the row owns
 void schema_clear(const Schema *schema, void *object);
 int schema_apply_fallbacks(const Schema *schema, void *object, Error *err);
@@ -73,7 +76,8 @@ typedef struct SchemaInput {
         const ConfigText *text;
         const config_setting_t *group;
         const char *ignore;
-        const char *prefix; // of fields ("rules[2]."), may be NULL
+        const char *list; // of which the group is one, for names of fields ("rules[2].to"), may be NULL
+        size_t index;     // in it
 } SchemaInput;
 int schema_parse(const Schema *schema, const SchemaInput *input, void *object, uint64_t *ret_seen, Error *err);
 

@@ -157,12 +157,13 @@ static int size_field_parse(const SchemaRow *row, char *const *values, void *obj
         char low[SIZE_TEXT_MAX], high[SIZE_TEXT_MAX], wanted[2 * SIZE_TEXT_MAX + 40];
         uint64_t value;
 
+        if (size_parse(values[0], &value) >= 0 && value >= (uint64_t) row->min && value <= (uint64_t) row->max) {
+                *FIELD(row, object, uint64_t) = value;
+                return 0;
+        }
         snprintf(wanted, sizeof(wanted), "a size from %s to %s", size_format((uint64_t) row->min, low),
                  size_format((uint64_t) row->max, high));
-        if (size_parse(values[0], &value) < 0 || value < (uint64_t) row->min || value > (uint64_t) row->max)
-                return refuse(row, values[0], wanted, err);
-        *FIELD(row, object, uint64_t) = value;
-        return 0;
+        return refuse(row, values[0], wanted, err);
 }
 
 static int size_field_format(const SchemaRow *row, const void *object, char ***ret) {
@@ -405,17 +406,17 @@ static int pool6_format(const SchemaRow *row, const void *object, char ***ret) {
 
 // Limits also come as a float, because "cpu = 2.5;" is what people write.
 const SchemaTypeInfo schema_types[_SCHEMA_TYPE_MAX] = {
-        [SCHEMA_STRING] = {"a string in quotes", STRING, false, true, string_parse, string_format, string_clear},
-        [SCHEMA_LIST] = {"a list of strings, [ \"a\", \"b\" ]", 0, true, true, list_parse, list_format, list_clear},
-        [SCHEMA_BOOL] = {"true or false", 1u << CONFIG_TYPE_BOOL, false, false, bool_parse, bool_format, NULL},
-        [SCHEMA_INT] = {"a whole number", NUMBER, false, false, int_parse, int_format, NULL},
-        [SCHEMA_COUNT] = {"a whole number", NUMBER, false, false, count_parse, count_format, NULL},
-        [SCHEMA_SIZE] = {"a size such as \"8GiB\"", STRING | NUMBER, false, true, size_field_parse, size_field_format, NULL},
-        [SCHEMA_SPAN] = {"a time such as \"90s\"", STRING | NUMBER, false, true, span_parse, span_format, NULL},
-        [SCHEMA_CHOICE] = {"a string in quotes", STRING, false, true, choice_parse, choice_format, NULL},
-        [SCHEMA_LIMIT] = {"a number or a string such as \"8GiB\"", STRING | NUMBER | 1u << CONFIG_TYPE_FLOAT, false, true,
+        [SCHEMA_STRING] = {"a string in quotes", STRING, false, true, 0, string_parse, string_format, string_clear},
+        [SCHEMA_LIST] = {"a list of strings, [ \"a\", \"b\" ]", 0, true, true, 0, list_parse, list_format, list_clear},
+        [SCHEMA_BOOL] = {"true or false", 1u << CONFIG_TYPE_BOOL, false, false, sizeof(bool), bool_parse, bool_format, NULL},
+        [SCHEMA_INT] = {"a whole number", NUMBER, false, false, sizeof(int64_t), int_parse, int_format, NULL},
+        [SCHEMA_COUNT] = {"a whole number", NUMBER, false, false, sizeof(uint64_t), count_parse, count_format, NULL},
+        [SCHEMA_SIZE] = {"a size such as \"8GiB\"", STRING | NUMBER, false, true, sizeof(uint64_t), size_field_parse, size_field_format, NULL},
+        [SCHEMA_SPAN] = {"a time such as \"90s\"", STRING | NUMBER, false, true, sizeof(usec_t), span_parse, span_format, NULL},
+        [SCHEMA_CHOICE] = {"a string in quotes", STRING, false, true, sizeof(int), choice_parse, choice_format, NULL},
+        [SCHEMA_LIMIT] = {"a number or a string such as \"8GiB\"", STRING | NUMBER | 1u << CONFIG_TYPE_FLOAT, false, true, 0,
                           limit_field_parse, limit_field_format, NULL},
-        [SCHEMA_LABELS] = {"a list of strings, [ \"key=value\" ]", 0, true, true, labels_parse, labels_format, labels_clear},
-        [SCHEMA_POOL4] = {"a string in quotes", STRING, false, true, pool4_parse, pool4_format, NULL},
-        [SCHEMA_POOL6] = {"a string in quotes", STRING, false, true, pool6_parse, pool6_format, NULL},
+        [SCHEMA_LABELS] = {"a list of strings, [ \"key=value\" ]", 0, true, true, 0, labels_parse, labels_format, labels_clear},
+        [SCHEMA_POOL4] = {"a string in quotes", STRING, false, true, 0, pool4_parse, pool4_format, NULL},
+        [SCHEMA_POOL6] = {"a string in quotes", STRING, false, true, 0, pool6_parse, pool6_format, NULL},
 };

@@ -11,6 +11,7 @@ typedef struct SchemaTypeInfo {
         unsigned accepts;   // libconfig types, as bits; lists have their own rule
         bool list;
         bool quoted; // when written to a file
+        size_t size; // of a value that is nothing but its bytes, else 0
         int (*parse)(const SchemaRow *row, char *const *values, void *object, Error *err);
         int (*format)(const SchemaRow *row, const void *object, char ***ret); // appends to *ret
         void (*clear)(const SchemaRow *row, void *object); // NULL: owns nothing

@@ -988,6 +988,8 @@ def test_names(d):
     """Addresses that the resolver found: there before its answer, gone by themselves, never more than the policy."""
     policy = "deny@93.1.2.1/32@any@- allow@db.example.org@tcp@443,9000"
     d.ok("border 1 resolver proxy")
+    d.ok("policy 1 allow@www.example.org@tcp@80,443 allow@*.example.net@tcp@443")
+    check(live_ids(1) == [], "a name that is the proxy's alone has no mark in the kernel")
     d.ok("policy 1 " + policy)
     (number,) = live_ids(1)
     check(tcp("c1", "93.1.1.1", 9000)[0] == "reset", "a name without its address is closed")

@@ -128,7 +128,7 @@ static int do_expose(char **a, Error *err) {
         return *a[0] == 'u' ? network_unexpose(network, &e, err) : network_expose(network, &e, err);
 }
 
-// text SLOT RULE…: by ruleset_policy() and libnftables, with ids from 1.
+// text SLOT RULE…: by ruleset_policy() and libnftables, with ids from 1 for what has a mark.
 static int do_text(char **a, Error *err) {
         _cleanup_(compiled_freep) Compiled *compiled = NULL;
         _cleanup_(policy_freep) Policy *policy = NULL;
@@ -141,7 +141,7 @@ static int do_text(char **a, Error *err) {
         if (r >= 0)
                 r = compiled_new(&policy, 1, &compiled, err);
         for (size_t i = 0; r >= 0 && i < compiled->n; i++)
-                if (compiled->rules[i].action == POLICY_ALLOW)
+                if (compiled_rule_is_marked(&compiled->rules[i]))
                         compiled->rules[i].id = ++id;
         if (r >= 0)
                 r = ruleset_policy(f, &(PolicyText) {(uint16_t) number(a[1]), compiled, id + 1U, border});

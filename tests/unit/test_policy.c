@@ -764,10 +764,30 @@ static void test_digest(void **state) {
         assert_string_equal(ca->rules[0].digest, "63612f611e6781b1"); // as hostd always wrote it: flows outlive an upgrade
 }
 
+// Marks are for what the kernel itself lets pass; names for the proxy have none, and no digest.
+static void test_marked(void **state) {
+        static const struct { const char *rule; bool marked; } cases[] = {
+                {"allow 1.0.0.0/8 tcp 443", true},          {"allow www.example.org any -", false},      {"allow www.example.org tcp 80,443", false},
+                {"allow www.example.org tcp 443,8443", true}, {"allow *.example.org tcp 443-444", true},   {"allow * tcp 443", false},
+                {"allow www.example.org udp 4433", true},   {"deny www.example.org any -", false},       {"deny 1.0.0.0/8 any -", false},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_(policy_freep) Policy *policy = NULL;
+                _cleanup_(compiled_freep) Compiled *c = NULL;
+                assert_int_equal(policy_new("p", &policy), 0);
+                assert_int_equal(add(policy, cases[i].rule, NULL), 0);
+                assert_int_equal(compiled_new(&policy, 1, &c, NULL), 0);
+                if (compiled_rule_is_marked(&c->rules[0]) != cases[i].marked)
+                        fail_msg("%s", cases[i].rule);
+                assert_int_equal(strlen(c->rules[0].digest), cases[i].marked || c->rules[0].action == POLICY_DENY ? COMPILED_DIGEST : 0);
+        }
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_tables),       cmocka_unit_test(test_bad_rules), cmocka_unit_test(test_explain),
-                cmocka_unit_test(test_denied_table), cmocka_unit_test(test_digest),
+                cmocka_unit_test(test_denied_table), cmocka_unit_test(test_digest), cmocka_unit_test(test_marked),
                 cmocka_unit_test(test_explain_names), cmocka_unit_test(test_http), cmocka_unit_test(test_git), cmocka_unit_test(test_git_rules),    cmocka_unit_test(test_text), cmocka_unit_test(test_until),
                 cmocka_unit_test(test_index),        cmocka_unit_test(test_category),  cmocka_unit_test(test_bad_categories), cmocka_unit_test(test_entry_ports), cmocka_unit_test(test_bad_entry_ports), cmocka_unit_test(test_bind), cmocka_unit_test(test_registries), cmocka_unit_test(test_offline), cmocka_unit_test(test_preview), cmocka_unit_test(test_spared),
                 cmocka_unit_test(test_inserts), cmocka_unit_test(test_inserts_denied),

@@ -112,9 +112,10 @@ static void test_policy_golden(void **state) {
                 {.action = POLICY_DENY, .to = (char *) "93.1.2.0/24"},
                 {.action = POLICY_ALLOW, .to = (char *) "0.0.0.0/0", .comment = (char *) "\"; } flush ruleset"},
                 {.action = POLICY_ALLOW, .to = (char *) "2a00::/16", .protocol = POLICY_TCP, .ports = (char *) "85-90,80-86"},
-                // by name: a live mark, and what is the proxy's is not forwarded
+                // by name: a live mark where the resolver opens a port, none where all is the proxy's; and what is the proxy's is not forwarded
                 {.action = POLICY_DENY, .to = (char *) "a.example.org"},
                 {.action = POLICY_ALLOW, .to = (char *) "*.example.org"},
+                {.action = POLICY_ALLOW, .to = (char *) "*.example.net", .protocol = POLICY_TCP, .ports = (char *) "443,8443"},
         };
         Policy policy = {.name = (char *) "p", .rules = rules, .n_rules = ELEMENTS(rules)}, *list = &policy;
         _cleanup_(compiled_freep) Compiled *compiled = NULL;
@@ -123,7 +124,7 @@ static void test_policy_golden(void **state) {
         assert_int_equal(compiled_new(&list, 1, &compiled, NULL), 0);
         compiled->rules[1].id = 1;
         compiled->rules[2].id = 2;
-        compiled->rules[4].id = 3;
+        compiled->rules[5].id = 3;
         for (size_t i = 0; i < compiled->n; i++)
                 memcpy(compiled->rules[i].digest, "DIGEST", sizeof("DIGEST"));
         text = TEXT_OF(assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 4, {0}}), 0));

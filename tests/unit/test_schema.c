@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/io.h"
-#include "model/schema.h"
+#include "model/schema_type.h"
 
 // libconfig 1.5 forgets the string it was reading when the text ends in it; that leak is not ours.
 const char *__lsan_default_suppressions(void);
@@ -390,6 +390,56 @@ static void test_rows(void **state) {
                 assert_non_null(value_source_to_string(source));
 }
 
+// A rule begins as a copy of one with nothing but fallbacks, so these own nothing; and what equals it is not written.
+static void test_rule_fallbacks(void **state) {
+        PolicyRule plain = {0}, other;
+
+        assert_int_equal(schema_apply_fallbacks(&policy_rule_schema, &plain, NULL), 0);
+        for (size_t i = 0; i < policy_rule_schema.n; i++) {
+                const SchemaRow *row = &policy_rule_schema.rows[i];
+                other = plain;
+                assert_int_equal(schema_value_is_fallback(row, &other, &plain), row->fallback != NULL);
+                if (!row->fallback)
+                        continue;
+                assert_null(schema_types[row->type].clear);
+                ((char *) &other)[row->offset] ^= 1;
+                assert_false(schema_value_is_fallback(row, &other, &plain));
+        }
+}
+
+static void test_rule_text(void **state) {
+        static const char full[] = "description = \"it's \\\"quoted\\\"\";\n"
+                                   "rules = (\n        { action = \"deny\"; to = \"192.0.2.0/24\"; },\n"
+                                   "        { action = \"allow\"; to = \"www.example.org\"; protocol = \"tcp\"; ports = \"80,443\"; methods = [ \"GET\", \"HEAD\" ]; "
+                                   "paths = [ \"/a\" ]; git = \"read\"; inspect = true; rate = \"1MiB\"; budget = \"2GiB\"; comment = \"why\"; }\n);\n";
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        _cleanup_free_ char *text = NULL;
+
+        assert_int_equal(policy_parse("p", full, &policy, NULL), 0);
+        text = policy_format(policy);
+        assert_string_equal(text, full);
+}
+
+// Where libconfig 1.5 needs a mark behind a number, and where a look for that must not find one.
+static void test_long_numbers(void **state) {
+        static const struct { const char *text; int r; } cases[] = {
+                {"description = \"n\"; # 12345678901234567890, deadbeefdeadbeef\nrules = ( ); # 0x80000000", 0},
+                {"description = \"0123456789\";", 0},
+                {"description = 2147483648;", -EINVAL}, // no string
+                {"description = 0x80000000;", -EINVAL},
+                {"description = 99999999999999999999;", -EINVAL},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_(policy_freep) Policy *policy = NULL;
+                _cleanup_error_ Error err = ERROR_NULL;
+                int r = policy_parse("p", cases[i].text, &policy, &err);
+                if ((r < 0) != (cases[i].r < 0))
+                        fail_msg("%s: %d", cases[i].text, r);
+                assert_int_equal(r < 0 && strstr(error_message(&err, r), "too large") != NULL, i + 1 == ELEMENTS(cases));
+        }
+}
+
 static void expect_documented(const char *manual, const Schema *schema) {
         _cleanup_free_ char *path = NULL, *text = NULL;
 
@@ -431,7 +481,7 @@ int main(void) {
                 cmocka_unit_test(test_rows),        cmocka_unit_test(test_bad_values),  cmocka_unit_test(test_too_long),
                 cmocka_unit_test(test_nul_escape),  cmocka_unit_test(test_wrong_types), cmocka_unit_test(test_duplicates),
                 cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_text_set_bad), cmocka_unit_test(test_manual),
-                cmocka_unit_test(test_host_round_trip),
+                cmocka_unit_test(test_host_round_trip), cmocka_unit_test(test_rule_fallbacks), cmocka_unit_test(test_rule_text), cmocka_unit_test(test_long_numbers),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
