@@ -53,8 +53,10 @@ void event_publish(EventBus *bus, const char *type, const char *instance, json_t
         if (event && detail)
                 (void) json_object_update_missing(event, detail);
         json_decref(detail);
-        if (!event)
+        if (!event || !bus) { // hostd ends: nobody follows any more
+                json_decref(event);
                 return;
+        }
         json_decref(bus->ring[bus->next]);
         bus->ring[bus->next] = event;
         bus->next = (bus->next + 1) % EVENT_RING;

@@ -359,6 +359,7 @@ static Interceptor *interceptor_forget(Interceptor *i) {
         }
         i->again = sd_event_source_disable_unref(i->again);
         (void) haproxy_log_free(i->log);
+        interceptor_redacted_end(i);
         (void) close_fd(i->directory);
         free(i->path);
         free(i);
@@ -449,7 +450,7 @@ static int interceptor_new(Secrets *s, uint16_t slot, const char *instance, Inte
                 (void) interceptor_forget(i);
                 return r;
         }
-        haproxy_log_on_alert(i->log, interceptor_alert, i);
+        haproxy_log_listen(i->log, interceptor_alert, interceptor_redacted, i);
         *ret = i;
         return 0;
 }

@@ -30,6 +30,9 @@ typedef struct Interceptor {
         sd_event_source *again;
         usec_t alerts_since; // monotonic; see interceptor_alert.c
         unsigned alerts, alerts_untold;
+        json_t *redacted; // {SECRET: COUNT}, not told yet; NULL: none; see interceptor_redacted.c
+        usec_t redacted_told; // monotonic
+        sd_event_source *telling;
 } Interceptor;
 
 // Brings all of them to what grants and instances say, from the loop. Idempotent. The first time it also takes over, or ends, what an earlier hostd left.
@@ -46,4 +49,6 @@ const char *interceptor_state(const Interceptor *interceptor);                  
 const Binding **interceptor_grants(const Secrets *secrets, const char *instance, size_t *ret_n);
 void interceptor_filled(Generation *generation);
 void interceptor_alert(void *interceptor, const char *host, const char *ids); // for its log
+void interceptor_redacted(void *interceptor, const char *counts); // for its log
+void interceptor_redacted_end(Interceptor *interceptor); // tells what was not told yet
 void interceptor_ended(Generation *generation, const char *why); // it is over, or is to be; `why` NULL: it ended by itself

@@ -44,7 +44,7 @@ static const char defaults_text[] =
 // No path, query or header is logged: they may hold values. What a client wrote is escaped, and of bounded length: the log is on memory of the host's.
 static const char log_text[] =
         "    log-format '{\"time\":%Ts.%ms,\"client\":\"%ci\",\"host\":\"%[var(txn.host),bytes(0,64),json(utf8s)]\",\"address\":\"%[dst]\",\"port\":%[dst_port],"
-        "\"method\":\"%[var(txn.method),json(utf8s)]\",\"status\":%ST,\"tx\":%U,\"rx\":%B,\"duration_ms\":%Ta,\"state\":\"%ts\",\"grants\":\"%[var(txn.used)]\",\"alert\":\"%[var(txn.alert)]\",\"leaked\":\"%[var(txn.leaked)]\"}'\n"
+        "\"method\":\"%[var(txn.method),json(utf8s)]\",\"status\":%ST,\"tx\":%U,\"rx\":%B,\"duration_ms\":%Ta,\"state\":\"%ts\",\"redacted\":\"%[var(txn.redacted)]\",\"grants\":\"%[var(txn.used)]\",\"alert\":\"%[var(txn.alert)]\",\"leaked\":\"%[var(txn.leaked)]\"}'\n"
         "    error-log-format '{\"time\":%Ts.%ms,\"client\":\"%ci\",\"host\":\"%[ssl_fc_sni,bytes(0,64),json(utf8s)]\",\"address\":\"%[dst]\",\"port\":%[dst_port],"
         "\"error\":\"%[fc_err_str,json(utf8s)]\"}'\n";
 
@@ -78,6 +78,11 @@ static const char left_text[] =
 
 static const char refuse_left_text[] =
         REFUSE("403", "a placeholder of a secret is not granted for this host, method, path or place of a request") "if left\n";
+
+// A response that was not looked at does not go on.
+static const char response_text[] =
+        "    http-response lua.redact\n"
+        "    http-response deny deny_status 502 content-type text/plain string \"hostd: the head of the answer could not be searched for values of secrets\" unless { var(txn.looked) -m found }\n";
 
 // ---- policy ----
 
@@ -252,9 +257,10 @@ static void write_basic(Text *t, const Binding *b) {
         else
                 fprintf(t->f, "    http-request set-var(txn.login) var(txn.basic),field(1,:) if hit_%s\n"
                               "    http-request set-var-fmt(txn.pair) '%%[var(txn.login)]:%%[var(txn.v_%s)]' if hit_%s\n", b->id, b->id, b->id);
-        fprintf(t->f, "    http-request set-header Authorization 'Basic %%[var(txn.pair),base64]' if hit_%s\n"
+        fprintf(t->f, "    http-request set-var(txn.basic_%s) var(txn.pair),base64 if hit_%s\n"
+                      "    http-request set-header Authorization 'Basic %%[var(txn.basic_%s)]' if hit_%s\n"
                       "    http-request unset-var(txn.basic) if hit_%s\n"
-                      "    http-request unset-var(txn.pair) if hit_%s\n", b->id, b->id, b->id);
+                      "    http-request unset-var(txn.pair) if hit_%s\n", b->id, b->id, b->id, b->id, b->id, b->id);
 }
 
 // The parameter is replaced where it is. `hit` is its number; what is before it and behind it is put around the new one.
@@ -348,6 +354,7 @@ static void write_front(Text *t) {
         for (size_t i = 0; i < c->n_bindings; i++)
                 write_leak(t, c->bindings[i]);
         fputs(refuse_left_text, t->f);
+        fputs(response_text, t->f);
         for (size_t i = 0; i < c->n_bindings; i++)
                 if (haproxy_is_first_of_host(c->bindings, i))
                         fprintf(t->f, "    use_backend host_%s if s_%s\n", c->bindings[i]->id, c->bindings[i]->id);
@@ -368,13 +375,15 @@ static int check_log(const char *log, Error *err) {
         return strcmp(log, "stdout") == 0 ? 0 : check_path("log", log, err);
 }
 
-static int check_config(const HaproxyConfig *c, Error *err) {
+int haproxy_check(const HaproxyConfig *c, Error *err) {
         int r = check_path("sockets", c->sockets, err);
 
         if (r == 0)
                 r = check_path("certificates", c->certificates, err);
         if (r == 0)
                 r = check_path("map", c->map, err);
+        if (r == 0)
+                r = check_path("program", c->program, err);
         if (r == 0)
                 r = check_log(c->log, err);
         if (r == 0 && c->authorities)
@@ -386,10 +395,11 @@ static int check_config(const HaproxyConfig *c, Error *err) {
 
 int haproxy_config(const HaproxyConfig *config, char **ret, Error *err) {
         _cleanup_free_ char *text = NULL;
+        char version[DIGEST_TEXT_MAX];
         Text t = {.config = config};
         size_t size;
         bool failed;
-        int r = check_config(config, err);
+        int r = haproxy_check(config, err);
 
         if (r < 0)
                 return r;
@@ -398,6 +408,7 @@ int haproxy_config(const HaproxyConfig *config, char **ret, Error *err) {
                 return error_set_errno(err, ENOMEM, "cannot write a configuration");
         fputs(global_text, t.f);
         fprintf(t.f, "    log %s len 1024 format raw local0\n    stats socket %s/" HAPROXY_ADMIN " mode 600 level admin\n", config->log, config->sockets);
+        fprintf(t.f, "    # version %s\n    lua-load-per-thread %s\n", haproxy_program_version(version), config->program);
         fputs(defaults_text, t.f);
         write_front(&t);
         write_backends(&t);

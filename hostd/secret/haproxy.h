@@ -7,8 +7,11 @@
 // host's certificate. A placeholder that is left after that is not sent on: 403, and an alert in the log.
 //
 // Values are not in the text. They are in HAProxy's memory, by runtime.h, under the id of their binding: the map's file is empty and stays so.
+//
+// On the way back a program, which HAProxy loads (haproxy_lua.c), puts names in the place of values in the heads of responses.
 #pragma once
 
+#include "base/digest.h"
 #include "secret/binding.h"
 
 #define HAPROXY_FRONT "front.sock" // 0660
@@ -16,6 +19,8 @@
 #define HAPROXY_SERVER_H2 "origin2" // for clients that speak HTTP/2
 #define HAPROXY_QUERY_PARAMETERS 12 // of a request that are looked at
 #define HAPROXY_ADMIN "admin.sock" // 0600: who speaks there reads the values
+#define HAPROXY_REDACT_MIN 8 // bytes; shorter values are not looked for in responses, as redact/redact.h has it
+#define HAPROXY_REDACT_NAMES 8 // secrets that are counted of one response
 
 typedef enum HaproxyGit { HAPROXY_GIT_ANY, HAPROXY_GIT_READ, HAPROXY_GIT_WRITE } HaproxyGit; // as PolicyGit
 
@@ -31,6 +36,7 @@ typedef struct HaproxyConfig {
         const char *sockets;      // directory, which HAProxy's user may write
         const char *certificates; // directory of leaves
         const char *map;          // the empty file; also the map's name
+        const char *program;      // file with what haproxy_program() gives
         const char *log;          // datagram socket for JSON lines, which need not be there, or "stdout"
         const char *authorities;  // file of those that upstream certificates come from; NULL: the host's
         const Binding *const *bindings; // of one instance
@@ -42,5 +48,8 @@ typedef struct HaproxyConfig {
 
 // Several grants of one host share its leaf and its connections.
 bool haproxy_is_first_of_host(const Binding *const *bindings, size_t i);
-// ERR_INVALID for whatever does not pass its validator: nothing unchecked gets into the text. Caller frees.
-int haproxy_config(const HaproxyConfig *config, char **ret, Error *err);
+// ERR_INVALID for whatever does not pass its validator: nothing unchecked gets into the texts.
+int haproxy_check(const HaproxyConfig *config, Error *err);
+int haproxy_config(const HaproxyConfig *config, char **ret, Error *err); // caller frees
+int haproxy_program(const HaproxyConfig *config, char **ret, Error *err); // caller frees
+const char *haproxy_program_version(char ret[DIGEST_TEXT_MAX]); // part of the configuration: another one is another HAProxy

@@ -26,11 +26,13 @@ struct HaproxyLog {
         unsigned lines;
         unsigned long lost;
         HaproxyAlert alert;
+        HaproxyRedacted redacted;
         void *userdata;
 };
 
-void haproxy_log_on_alert(HaproxyLog *log, HaproxyAlert alert, void *userdata) {
+void haproxy_log_listen(HaproxyLog *log, HaproxyAlert alert, HaproxyRedacted redacted, void *userdata) {
         log->alert = alert;
+        log->redacted = redacted;
         log->userdata = userdata;
 }
 
@@ -54,6 +56,14 @@ static void look_for_alert(const HaproxyLog *log) {
         field(log->line, "\"host\":\"", "abcdefghijklmnopqrstuvwxyz0123456789._-", host);
         field(log->line, "\"leaked\":\"", "0123456789abcdef ", ids);
         log->alert(log->userdata, host, ids);
+}
+
+static void look_for_redacted(const HaproxyLog *log) {
+        char counts[256];
+
+        field(log->line, "\"redacted\":\"", "0123456789abcdef ", counts);
+        if (log->redacted && *counts)
+                log->redacted(log->userdata, counts);
 }
 
 static int open_file(HaproxyLog *log) {
@@ -88,6 +98,7 @@ static void tell_lost(HaproxyLog *log) {
 static void end_line(HaproxyLog *log) {
         log->line[log->used] = 0;
         look_for_alert(log); // also one that is too many to be kept
+        look_for_redacted(log);
         if (log->lines < HAPROXY_LOG_LINES_PER_SECOND) {
                 log->lines++;
                 log->line[log->used] = '\n';

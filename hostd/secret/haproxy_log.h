@@ -25,6 +25,8 @@ int haproxy_log_new(sd_event *event, int directory, gid_t gid, HaproxyLog **ret,
 // Calls `alert` for each line that tells of a placeholder in a wrong place, with what it says: the host, if it is a name, and ids of grants, each
 // followed by a space. What comes is HAProxy's word for what a guest did: it may be anything that has this form.
 typedef void (*HaproxyAlert)(void *userdata, const char *host, const char *ids);
-void haproxy_log_on_alert(HaproxyLog *log, HaproxyAlert alert, void *userdata);
+// Calls `redacted` for each line that tells of values that were replaced in a response: ids of grants and counts in turn, each followed by a space; of that form, too.
+typedef void (*HaproxyRedacted)(void *userdata, const char *counts);
+void haproxy_log_listen(HaproxyLog *log, HaproxyAlert alert, HaproxyRedacted redacted, void *userdata);
 HaproxyLog *haproxy_log_free(HaproxyLog *log); // writes what is still in the pipe first, within the same bounds
 DEFINE_CLEANUP(HaproxyLog, haproxy_log_free)

@@ -14,6 +14,7 @@
 #define SOCK "sock"
 #define CRT "crt"
 #define MAP "secret.map"
+#define PROGRAM "redact.lua"
 
 static char *below(const Site *site, const char *name) {
         char *path;
@@ -73,12 +74,36 @@ static int write_leaves(int conf, const Site *site, const Ca *ca, const Binding 
         return r;
 }
 
-int site_config(const Site *site, const Binding *const *bindings, size_t n, char **ret, Error *err) {
-        _cleanup_free_ char *sockets = below(site, SOCK), *certificates = below(site, CONF "/" CRT), *map = site_map(site);
-        HaproxyConfig config = {sockets, certificates, map, site->log, site->authorities, bindings, n, site->with_rules, site->rules, site->n_rules};
+// All of a configuration that is not the bindings' own, and the paths in it.
+typedef struct Paths {
+        char *sockets, *certificates, *map, *program;
+} Paths;
 
-        if (!sockets || !certificates || !map)
+static void paths_done(Paths *paths) {
+        free(paths->sockets);
+        free(paths->certificates);
+        free(paths->map);
+        free(paths->program);
+}
+
+static int config_fill(const Site *site, Paths *paths, HaproxyConfig *ret, Error *err) {
+        *paths = (Paths) {below(site, SOCK), below(site, CONF "/" CRT), site_map(site), below(site, CONF "/" PROGRAM)};
+        if (!paths->sockets || !paths->certificates || !paths->map || !paths->program)
                 return error_set_errno(err, ENOMEM, "cannot write a configuration");
+        *ret = (HaproxyConfig) {.sockets = paths->sockets, .certificates = paths->certificates, .map = paths->map, .program = paths->program, .log = site->log,
+                                .authorities = site->authorities, .with_rules = site->with_rules, .rules = site->rules, .n_rules = site->n_rules};
+        return 0;
+}
+
+int site_config(const Site *site, const Binding *const *bindings, size_t n, char **ret, Error *err) {
+        _cleanup_(paths_done) Paths paths = {0};
+        HaproxyConfig config;
+        int r = config_fill(site, &paths, &config, err);
+
+        if (r < 0)
+                return r;
+        config.bindings = bindings;
+        config.n_bindings = n;
         return haproxy_config(&config, ret, err);
 }
 
@@ -94,7 +119,7 @@ void site_hosts_free(SiteHost *hosts, size_t n) {
 static int host_text(const Site *site, const Binding *const *bindings, size_t n, const char *host, char **ret, Error *err) {
         _cleanup_free_ const Binding **own = calloc(n + 1, sizeof(Binding *));
         _cleanup_free_ HaproxyRule *rules = calloc(site->n_rules + 1, sizeof(HaproxyRule));
-        HaproxyConfig config = {.sockets = "/s", .certificates = "/c", .map = "/m", .log = "stdout", .authorities = site->authorities, .bindings = own,
+        HaproxyConfig config = {.sockets = "/s", .certificates = "/c", .map = "/m", .program = "/p", .log = "stdout", .authorities = site->authorities, .bindings = own,
                                 .with_rules = site->with_rules, .rules = rules};
 
         if (!own || !rules)
@@ -143,12 +168,23 @@ int site_hosts(const Site *site, const Binding *const *bindings, size_t n, SiteH
 // ---- the whole ----
 
 static int write_config(int conf, const Site *site, const Binding *const *bindings, size_t n, Error *err) {
-        _cleanup_free_ char *text = NULL;
-        int r = site_config(site, bindings, n, &text, err);
+        _cleanup_(paths_done) Paths paths = {0};
+        _cleanup_free_ char *text = NULL, *program = NULL;
+        HaproxyConfig config;
+        int r = config_fill(site, &paths, &config, err);
 
         if (r < 0)
                 return r;
+        config.bindings = bindings;
+        config.n_bindings = n;
+        r = haproxy_config(&config, &text, err);
+        if (r >= 0)
+                r = haproxy_program(&config, &program, err);
+        if (r < 0)
+                return r;
         r = io_write_atomic(conf, MAP, "", 0, FILE_MODE);
+        if (r >= 0)
+                r = io_write_atomic(conf, PROGRAM, program, strlen(program), FILE_MODE);
         if (r >= 0)
                 r = io_write_atomic(conf, "haproxy.cfg", text, strlen(text), FILE_MODE);
         return r < 0 ? error_set_errno(err, r, "cannot write a configuration") : 0;

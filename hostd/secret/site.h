@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Site: the files that one HAProxy of an instance runs with, below a directory of its own:
 //
-//   conf/  root's, readable by HAProxy: haproxy.cfg, the empty map, crt/ID.pem for each host of the grants
+//   conf/  root's, readable by HAProxy: haproxy.cfg, redact.lua, the empty map, crt/ID.pem for each host of the grants
 //   sock/  HAProxy's, and the group's that may connect to it: front.sock and admin.sock
 //   ca.pem the authority's certificate, for the instance to trust
 //

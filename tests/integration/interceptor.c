@@ -574,6 +574,33 @@ static void alerts(World *w, const char *stay) {
         CHECK(wait_for(w, is_ready), "what is left is served");
 }
 
+// A value that a host sends back has a name in its place, and that is told by the name of the secret, in sums.
+static void redacted(World *w, const char *stay) {
+        Value *five = value_of("value-five"), *six = value_of("value-nr-six");
+        unsigned before;
+        Talk t;
+
+        run_for(w, 11 * USEC_PER_SEC); // what came back until now is told
+        before = audited(w, "io.hostd.Secret.Redact");
+        CHECK(before > 0, "values that came back were told");
+        t = talk(w, "once", "stay.example.com", stay);
+        CHECK(has_said(w, &t, "200 value-five [secret token]"), "a value comes back as a name");
+        hang_up(&t);
+        run_for(w, 500 * USEC_PER_MSEC);
+        CHECK(audited(w, "io.hostd.Secret.Redact") == before + 1, "which is told");
+        CHECK(secrets_rotate(w->m.secrets, "token", six, NULL) == 0 && wait_for(w, is_ready), "a rotation");
+        for (int i = 0; i < 3; i++) {
+                t = talk(w, "once", "stay.example.com", stay);
+                CHECK(has_said(w, &t, "200 value-nr-six [secret token]"), "the new value comes back as a name, too");
+                hang_up(&t);
+        }
+        run_for(w, 11 * USEC_PER_SEC);
+        CHECK(audited(w, "{\"token\":3}") + audited(w, "{\"token\":2}") == 1 && audited(w, "io.hostd.Secret.Redact") <= before + 3, "which is told in sums");
+        CHECK(secrets_rotate(w->m.secrets, "token", five, NULL) == 0 && wait_for(w, is_ready), "and back");
+        (void) value_free(five);
+        (void) value_free(six);
+}
+
 // A change of one host's grants is nothing to the others'.
 static void streams(World *w) {
         Value *five = value_of("value-five");
@@ -605,6 +632,7 @@ static void streams(World *w) {
         CHECK(has_said(w, &c, "200 value-five"), "a new request has the new value");
         hang_up(&c);
         alerts(w, stay);
+        redacted(w, stay);
         CHECK(grant(w, "stay.example.com", more), "another grant for the same host");
         CHECK(has_said(w, &a, "end"), "does end the stream to that");
         run_for(w, 200 * USEC_PER_MSEC);

@@ -32,13 +32,14 @@ def serve(context, raw):
         s = context.wrap_socket(raw, server_side=True)
         while True:
             text = head(s)
-            saw = field(text, "x-key")
+            key = field(text, "x-key")
+            saw = key[::-1]  # what is as it was sent is replaced on its way back
             if "upgrade: websocket" in text.lower():
                 s.sendall(f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\nX-Saw: {saw}\r\n\r\n".encode())
                 while data := s.recv(4096):
                     s.sendall(data)
                 return
-            s.sendall(f"HTTP/1.1 200 OK\r\nX-Saw: {saw}\r\nContent-Length: 0\r\n\r\n".encode())
+            s.sendall(f"HTTP/1.1 200 OK\r\nX-Saw: {saw}\r\nX-Plain: {key}\r\nContent-Length: 0\r\n\r\n".encode())
     except (OSError, ssl.SSLError):
         pass
 
@@ -77,7 +78,7 @@ def stream(front, name, token, path):
     try:
         s = connect(front, name)
         s.sendall(f"GET /ws HTTP/1.1\r\nHost: {name}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nX-Key: {token}\r\n\r\n".encode())
-        saw = field(head(s), "x-saw")
+        saw = field(head(s), "x-saw")[::-1]
         while True:
             s.sendall(b"tick")
             if not s.recv(16):
@@ -91,12 +92,12 @@ def stream(front, name, token, path):
 
 
 def once(front, name, token, path):
-    """One request: PATH has its status, and what the origin saw."""
+    """One request: PATH has its status, what the origin saw, and what of it came back as it was."""
     try:
         s = connect(front, name)
         s.sendall(f"GET / HTTP/1.1\r\nHost: {name}\r\nX-Key: {token}\r\n\r\n".encode())
         text = head(s)
-        note(path, text.split(" ")[1] + " " + field(text, "x-saw"))
+        note(path, text.split(" ")[1] + " " + field(text, "x-saw")[::-1] + " " + field(text, "x-plain"))
     except (OSError, ssl.SSLError):
         note(path, "closed")
 

@@ -71,6 +71,7 @@ real=value-0-$(openssl rand -hex 12)
 second='p4ss:w0rd & more "%[x]" \ #'
 printf %s "$real" | "$driver" "$dir" set token || exit 1
 printf %s "$second" | "$driver" "$dir" set pass || exit 1
+printf %s "$real-and-more" | "$driver" "$dir" set longer || exit 1
 grant() { "$driver" "$dir" grant "$@" || { echo "FAILED: grant $*"; exit 1; }; }
 read -r _ ph <<<"$(grant token api.example.com 8443 header Authorization path=/v1/ path=/exact method=GET method=POST)"
 read -r _ ph_key <<<"$(grant token api.example.com 8443 header X-Api-Key path=/v1)"
@@ -79,6 +80,7 @@ read -r _ ph_query <<<"$(grant pass api.example.com 8443 query api.key)"
 read -r _ ph_other <<<"$(grant pass other.example.com 8443 header Authorization)"
 read -r _ ph_h2 <<<"$(grant token h2.example.com 8443 header X-Key)"
 read -r _ ph_grpc <<<"$(grant token grpc.example.com 8443 header X-Key)"
+read -r _ ph_long <<<"$(grant longer api.example.com 8443 header X-Long)"
 grant token api.example.com 8443 header X-Inject inject=Bearer path=/inject >/dev/null
 grant pass other.example.com 8443 header X-Plain inject=- >/dev/null
 for h in read write deny; do grant pass $h.example.com 8443 basic - >/dev/null; done
@@ -299,6 +301,60 @@ check "a placeholder in a wrong place is an alert in the log" until_true 5 grep 
 check "the log is JSON, line by line" python3 -c 'import json; n=[json.loads(l) for l in open("log")]; assert len(n) > 50'
 req 4001 api.example.com /v1/x --http1.1 -X "$(printf 'Q%.0s' {1..500})" -H "Host: $(printf 'a%.0s' {1..200}).com" >/dev/null
 check "the log has no more than the beginning of what a guest wrote" python3 -c 'import json; n=[json.loads(l) for l in open("log")]; assert any(l.get("method") == 16 * "Q" for l in n) and any(l.get("host") == 64 * "a" for l in n) and all(len(l.get("host", "")) <= 64 for l in n)'
+
+# ---- what comes back ----
+# heads WHAT PORT NAME PATH ARGUMENTS…: the head of an answer of 200 is in $dir/head, and has no value
+heads() {
+        local what=$1 status
+        status=$(req "${@:2}" -D head)
+        if [ "$status" != 200 ]; then bad "$what: $status $(cat curl.err body)"
+        elif grep -qiaF -e "$real" -e "$second" -e 'p4ss%3Aw0rd' -e "$(printf %s "me:$second" | base64 -w0)" head; then bad "$what: a value came back: $(cat head)"
+        else ok "$what: no value comes back in a header"; fi
+}
+in_head() { tr -d '\r' <head | grep -qaixF -e "$1" || ! cat head; }
+has_header() { check "$1" in_head "$2"; }
+header_is() { has_header "$1: $2" "$2"; }
+counted() { grep -F '"redacted"' log | tail -n 1 | python3 -c 'import json, sys; t = json.loads(sys.stdin.readline())["redacted"].split(); print(*sorted(int(n) for n in t[1::2]))'; }
+: >log
+printf 'x-odd: \xff\x80\xe9 %%41 [secret] \\ "\n' >odd
+for v in --http1.1 --http2; do
+        heads "a bearer $v" 4001 api.example.com "/v1/echo?api.key=$ph_query" $v -H "Authorization: Bearer $ph" -H "X-Long: $ph_long"
+        header_is "$v in an address" "location: https://elsewhere.example.com/?k=[secret token]&api.key=[secret pass]"
+        header_is "$v a cookie without one" "set-cookie: first=1; Path=/"
+        header_is "$v in a cookie" "set-cookie: second=[secret token]; Path=/"
+        header_is "$v behind a comma" "set-cookie: third=3, Bearer [secret token]"
+        header_is "$v several, one of them the beginning of another" "x-both: [secret token][secret token] [secret longer][secret token]|[secret longer]"
+        header_is "$v forty" "x-many:$(printf ' [secret token]%.0s' {1..40})"
+        header_is "$v a header of no text" "x-empty: "
+        has_header "$v a part of a value is none" "x-part: ${real%?}"
+        check "$v a header with a value in its name is gone" eval '! grep -q "in the name" head'
+        check "$v other bytes are as they were" eval 'LC_ALL=C grep -qaF -f odd head || ! od -c head'
+        check "$v cookies are in their order" eval '[ "$(grep -ic ^set-cookie head)" = 3 ] && grep -i ^set-cookie head | head -n 1 | grep -q first'
+        check "$v and all are counted" until_true 5 eval '[ "$(counted)" = "1 2 47" ]'
+        heads "Basic $v" 4001 api.example.com /echo $v -u "me:$ph_basic"
+        header_is "$v in base64, as it was sent" "set-cookie: second=[secret pass]; Path=/"
+        heads "an injected header's host $v" 4001 api.example.com /echo $v -H "Authorization: mine"
+        header_is "$v what is the workload's own comes back" "set-cookie: second=mine; Path=/"
+        check "$v and nothing is counted" until_true 5 eval '[ -z "$(counted)" ]'
+done
+check "the words behind the status are the border's" eval 'heads status 4001 api.example.com /v1/echo --http1.1 -H "Authorization: Bearer $ph" && head -n 1 head | tr -d "\r" | grep -qx "HTTP/1.1 200 OK"'
+heads "a rotation between a request and its answer" 4001 api.example.com /v1/slow/echo -H "Authorization: Bearer $ph" &
+slow=$!
+sleep 0.7
+first=$real real=rotated-$(openssl rand -hex 12)
+printf %s "$real" | "$driver" "$dir" rotate token && "$driver" "$dir" fill $user || bad "a rotation"
+wait $slow
+header_is "the value that was sent" "set-cookie: second=[secret token]; Path=/"
+check "which was the one before" saw api "$first"
+heads "the new value" 4001 api.example.com /v1/echo -H "Authorization: Bearer $ph"
+header_is "the new value" "set-cookie: second=[secret token]; Path=/"
+# The same with a program that fails: closed.
+mkdir -p broken/sock && sed "s,$dir/site/sock,$dir/broken/sock,; s,$dir/site/conf/redact.lua,$dir/broken/redact.lua," site/conf/haproxy.cfg >broken/haproxy.cfg &&
+        sed "s,txn.f:res_hdrs(),error('broken')," site/conf/redact.lua >broken/redact.lua && chown $user broken/sock && chmod -R go+rX broken
+start setpriv --reuid $user --regid $user --clear-groups "$haproxy" -db -f broken/haproxy.cfg
+start $net front 4020 "$dir/broken/sock/front.sock" 127.0.0.1 8443
+check "one that cannot look" until_true 10 eval 'listening 4020 && test -S broken/sock/front.sock'
+check "lets no answer through" eval '[ "$(req 4020 api.example.com /any -D head)" = 502 ] && grep -q "^hostd: the head" body || ! cat body head'
 
 # ---- rotation ----
 start $net load 4001 site/ca.pem "$ph" stop load.json

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 
 
 def origin(address, port, certificate, record):
@@ -36,10 +37,29 @@ def origin(address, port, certificate, record):
             text = json.dumps({"line": self.requestline, "headers": self.headers.items(), "body": size}).encode() + b"\n"
             with open(record, "ab") as f:
                 f.write(text)
-            self.send_response(200)
+            self.send_response(200, "Fine " + (self.headers.get("authorization") or "") if "/echo" in self.path else None)
+            if "/slow" in self.path:
+                time.sleep(2)
+            if "/echo" in self.path:
+                self.echo()
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
+
+        def echo(self):
+            """What it was sent, in headers; and some that are nothing to anybody."""
+            sent, long, query = self.headers.get("authorization") or "-", self.headers.get("x-long") or "-", self.path.partition("?")[2]
+            value = sent.rpartition(" ")[2]
+            self.send_header("Location", f"https://elsewhere.example.com/?k={value}&{query}")
+            self.send_header("Set-Cookie", "first=1; Path=/")
+            self.send_header("Set-Cookie", f"second={value}; Path=/")
+            self.send_header("Set-Cookie", f"third=3, {sent}")
+            self.send_header("X-Both", f"{value}{value} {long}{value}|{long}")
+            self.send_header("X-" + value.lower().rstrip("="), "in the name")
+            self.send_header("X-Odd", "\xff\x80\xe9 %41 [secret] \\ \"")
+            self.send_header("X-Empty", "")
+            self.send_header("X-Part", value[:-1])
+            self.send_header("X-Many", " ".join([value] * 40))
         do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_CONNECT = do_TRACE = answer
 
         def log_message(self, *args):

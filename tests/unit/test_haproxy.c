@@ -25,7 +25,7 @@ static Binding example(BindingPlace place) {
 }
 
 static HaproxyConfig config_of(const Binding *const *bindings, size_t n) {
-        return (HaproxyConfig) {"/run/x/sock", "/run/x/crt", "/run/x/secret.map", "/run/x/log.sock", NULL, bindings, n};
+        return (HaproxyConfig) {"/run/x/sock", "/run/x/crt", "/run/x/secret.map", "/run/x/redact.lua", "/run/x/log.sock", NULL, bindings, n};
 }
 
 static unsigned count(const char *text, const char *word) {
@@ -62,11 +62,35 @@ static void test_text(void **state) {
         assert_non_null(strstr(text, "strict-sni"));
 }
 
+// The program has ids and names of what it looks for, and is part of what makes one configuration another.
+static void test_program(void **state) {
+        Binding a = example(BINDING_HEADER), b = example(BINDING_QUERY), c = example(BINDING_BASIC);
+        _cleanup_free_ char *text = NULL, *program = NULL;
+        const Binding *list[] = {&a, &b, &c};
+        HaproxyConfig config = config_of(list, 3);
+        char version[DIGEST_TEXT_MAX];
+
+        b.id[0] = '1';
+        c.id[0] = '2';
+        memcpy(c.secret, "other", sizeof("other"));
+        assert_int_equal(haproxy_program(&config, &program, NULL), 0);
+        assert_non_null(strstr(program, "local MAP, MIN, NAMES = '/run/x/secret.map', 8, 8\n"));
+        assert_non_null(strstr(program, "{id = '00112233445566aa', secret = 'token', first = '00112233445566aa'},\n"));
+        assert_non_null(strstr(program, "{id = '10112233445566aa', secret = 'token', first = '00112233445566aa'},\n"));
+        assert_non_null(strstr(program, "{id = '20112233445566aa', secret = 'other', first = '20112233445566aa'},\n"));
+        assert_null(strstr(program, BINDING_PLACEHOLDER));
+        assert_int_equal(haproxy_config(&config, &text, NULL), 0);
+        assert_non_null(strstr(text, haproxy_program_version(version)));
+        assert_non_null(strstr(text, "lua-load-per-thread /run/x/redact.lua\n"));
+        assert_non_null(strstr(text, "http-response lua.redact\n"));
+        assert_non_null(strstr(text, "unless { var(txn.looked) -m found }\n"));
+}
+
 static void refused(const HaproxyConfig *config, const char *what) {
         _cleanup_error_ Error err = ERROR_NULL;
         char *text = NULL;
 
-        if (haproxy_config(config, &text, &err) >= 0)
+        if (haproxy_config(config, &text, &err) >= 0 || haproxy_program(config, &text, NULL) >= 0)
                 fail_msg("taken: %s", what);
         assert_int_equal(err.code, ERR_INVALID);
         assert_null(text);
@@ -77,7 +101,7 @@ static void test_nothing_unchecked(void **state) {
         static const char *const bad[] = {"a b", "a\nb", "a'b", "a\"b", "a#b", "a\\b", "a%[b]", "a{b", "a}b", "a$b", "a;b", "a\x80", "", "a\tb", "a,b", "a(b"};
 
         for (size_t i = 0; i < ELEMENTS(bad); i++)
-                for (int field = 0; field < 13; field++) {
+                for (int field = 0; field < 14; field++) {
                         Binding b = example(field == 8 ? BINDING_QUERY : field == 7 ? BINDING_BASIC : BINDING_HEADER);
                         const Binding *list[] = {&b};
                         HaproxyConfig config = config_of(list, 1);
@@ -101,6 +125,7 @@ static void test_nothing_unchecked(void **state) {
                         case 10: snprintf(b.placeholder + strlen(BINDING_PLACEHOLDER), 8, "%s", bad[i]); break;
                         case 11: config.log = bad[i]; break;
                         case 12: config.authorities = bad[i]; break;
+                        case 13: config.program = bad[i]; break;
                         }
                         refused(&config, bad[i]);
                 }
@@ -377,7 +402,7 @@ static void test_alert(void **state) {
         fd = openat(directory, HAPROXY_LOG_PIPE, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
         for (size_t i = 0; i < ELEMENTS(cases); i++) {
                 Told t = {.n = 0};
-                haproxy_log_on_alert(log, told, &t);
+                haproxy_log_listen(log, told, NULL, &t);
                 assert_true(dprintf(fd, "%s\n", cases[i].line) > 0);
                 assert_true(sd_event_run(event, 1000000) > 0);
                 if (t.n != (cases[i].host ? 1 : 0) || (t.n && (strcmp(t.host, cases[i].host) != 0 || strcmp(t.ids, cases[i].ids) != 0)))
@@ -388,11 +413,51 @@ static void test_alert(void **state) {
         (void) io_remove_tree(AT_FDCWD, path);
 }
 
+static void heard(void *userdata, const char *counts) {
+        Told *t = userdata;
+
+        t->n++;
+        snprintf(t->ids, sizeof(t->ids), "%s", counts);
+}
+
+static void test_redacted(void **state) {
+        static const struct {
+                const char *line, *counts;
+        } cases[] = {
+                {"{\"host\":\"a\",\"redacted\":\"0123456789abcdef 2 ffff456789abcdef 10 \",\"grants\":\"\"}", "0123456789abcdef 2 ffff456789abcdef 10 "},
+                {"{\"host\":\"a\",\"redacted\":\"\"}", NULL},
+                {"{\"host\":\"a\"}", NULL},
+                {"{\"host\":\"\\\"redacted\\\":\\\"0123456789abcdef 2 \\\"\",\"redacted\":\"\"}", NULL}, // written by a guest
+                {"{\"redacted\":\"name 2 \"}", NULL},
+        };
+        char path[] = "/tmp/hostd-test-haproxy.XXXXXX";
+        _cleanup_close_ int directory = -EBADF, fd = -EBADF;
+        HaproxyLog *log = NULL;
+        sd_event *event = NULL;
+
+        assert_non_null(mkdtemp(path));
+        directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(sd_event_new(&event), 0);
+        assert_int_equal(haproxy_log_new(event, directory, getegid(), &log, NULL), 0);
+        fd = openat(directory, HAPROXY_LOG_PIPE, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                Told t = {.n = 0};
+                haproxy_log_listen(log, NULL, heard, &t);
+                assert_true(dprintf(fd, "%s\n", cases[i].line) > 0);
+                assert_true(sd_event_run(event, 1000000) > 0);
+                if (t.n != (cases[i].counts ? 1 : 0) || (t.n && strcmp(t.ids, cases[i].counts) != 0))
+                        fail_msg("%s: %u \"%s\"", cases[i].line, t.n, t.ids);
+        }
+        log = haproxy_log_free(log);
+        sd_event_unref(event);
+        (void) io_remove_tree(AT_FDCWD, path);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_alert), cmocka_unit_test(test_text),          cmocka_unit_test(test_nothing_unchecked), cmocka_unit_test(test_fill),
                 cmocka_unit_test(test_false_answers), cmocka_unit_test(test_socket_of_another),
-                cmocka_unit_test(test_log),           cmocka_unit_test(test_log_end),
+                cmocka_unit_test(test_log),           cmocka_unit_test(test_log_end), cmocka_unit_test(test_program), cmocka_unit_test(test_redacted),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
