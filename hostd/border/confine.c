@@ -36,6 +36,8 @@ static const char *const file_calls[] = {
         "fchmod", "flock", "faccessat", "faccessat2", "access", "stat", "lstat", "fstatfs", "statfs", "utimensat",
 };
 
+static const char *const given_calls[] = {"pwritev", "ftruncate"};
+
 static int allow(scmp_filter_ctx ctx, const char *const *names, size_t n) {
         for (size_t i = 0; i < n; i++) {
                 int number = seccomp_syscall_resolve_name(names[i]), r;
@@ -99,9 +101,11 @@ static int load_filter(const BorderConfine *confine) {
                 r = allow(ctx, calls, ELEMENTS(calls));
         if (r == 0 && confine->write_files)
                 r = allow(ctx, file_calls, ELEMENTS(file_calls));
-        if (r == 0 && !confine->write_files)
+        if (r == 0 && confine->given)
+                r = allow(ctx, given_calls, ELEMENTS(given_calls));
+        if (r == 0 && !confine->write_files && !confine->given)
                 r = allow_reading(ctx);
-        if (r == 0)
+        if (r == 0 && !confine->given)
                 r = allow_sockets(ctx, confine->netlink);
         if (r == 0)
                 r = allow_memory(ctx);

@@ -208,6 +208,11 @@ void ring_append(Ring *ring, RingStream stream, const void *data, size_t size) {
                 (void) put_head(ring); // its page is there, if it ever was
 }
 
+void ring_drop(Ring *ring, RingStream stream, uint64_t size) {
+        ring->lost[stream] += size;
+        ring->head.written[stream] += size;
+}
+
 void ring_end(Ring *ring) {
         ring->head.ended = 1;
         (void) put_head(ring); // without it the ring is one whose writer died

@@ -38,6 +38,7 @@ Ring *ring_free(Ring *ring); // a writer's file stays as one that did not end
 DEFINE_CLEANUP(Ring, ring_free)
 
 void ring_append(Ring *ring, RingStream stream, const void *data, size_t size);
+void ring_drop(Ring *ring, RingStream stream, uint64_t size); // bytes that are not to be kept
 void ring_end(Ring *ring);
 void ring_stat(const Ring *ring, RingStat *ret);
 

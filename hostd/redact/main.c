@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "border/confine.h"
-#include "redact/proto.h"
+#include "redact/values.h"
 
 #define PIECE 65536
 #define HOLD_TIME (250 * USEC_PER_MSEC) // for the rest of what may be a value: somebody may wait for a prompt that ends like one begins
@@ -28,47 +28,9 @@ typedef struct Way {
 
 typedef struct Filter {
         int channel;
-        Redactor *redactor;
-        char names[REDACT_VALUES_MAX][REDACT_NAME_MAX + 1];
-        size_t n;
+        RedactValues values;
         Way ways[REDACT_STREAMS];
 } Filter;
-
-// ---- values ----
-
-static int values_parse(Filter *filter, char *data, size_t size) {
-        RedactValue values[REDACT_VALUES_MAX];
-        RedactFrame frame;
-        size_t at = 0;
-
-        for (filter->n = 0; filter->n < REDACT_VALUES_MAX; filter->n++) {
-                if (size - at < sizeof(frame))
-                        return -EBADMSG;
-                memcpy(&frame, data + at, sizeof(frame));
-                at += sizeof(frame);
-                if (frame.magic != REDACT_MAGIC || frame.size > size - at || frame.name[REDACT_NAME_MAX])
-                        return -EBADMSG;
-                if (!frame.name[0])
-                        break;
-                memcpy(filter->names[filter->n], frame.name, REDACT_NAME_MAX);
-                values[filter->n] = (RedactValue) {filter->names[filter->n], data + at, frame.size};
-                at += frame.size;
-        }
-        return redactor_new(values, filter->n, &filter->redactor);
-}
-
-static int values_read(Filter *filter) {
-        _cleanup_free_ char *data = NULL;
-        size_t size = 0;
-        int r = io_read_all(REDACT_FD_VALUES, REDACT_BYTES_MAX, &data, &size);
-
-        if (r >= 0)
-                r = values_parse(filter, data, size);
-        if (data)
-                explicit_bzero(data, size);
-        (void) close(REDACT_FD_VALUES);
-        return r;
-}
 
 // ---- one stream ----
 
@@ -84,7 +46,7 @@ static bool way_has_output(const Way *way) {
 
 // What cannot be looked at is not passed on.
 static void way_feed(Filter *filter, Way *way, const char *data, size_t size, bool flush) {
-        if (redactor_feed(filter->redactor, &way->stream, data, size, flush) < 0)
+        if (redactor_feed(filter->values.redactor, &way->stream, data, size, flush) < 0)
                 way_close(way);
         way->flush_at = way->stream.n_held > 0 ? clock_monotonic() + HOLD_TIME : USEC_INFINITY;
 }
@@ -148,8 +110,8 @@ static void way_limit_to_present(Filter *filter, Way *way) {
 static int tell(const Filter *filter, RedactType type) {
         RedactMessage message = {.magic = REDACT_MAGIC, .type = type};
 
-        for (size_t i = 0; type == REDACT_DONE && i < filter->n; i++)
-                message.counts[i] = redactor_count(filter->redactor, filter->names[i]);
+        for (size_t i = 0; type == REDACT_DONE && i < filter->values.n; i++)
+                message.counts[i] = redactor_count(filter->values.redactor, filter->values.names[i]);
         return send(filter->channel, &message, sizeof(message), MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
@@ -215,7 +177,8 @@ int main(void) {
         int r;
 
         (void) signal(SIGPIPE, SIG_IGN);
-        r = values_read(&filter);
+        r = redact_values_read(REDACT_FD_VALUES, &filter.values);
+        (void) close(REDACT_FD_VALUES);
         if (r >= 0)
                 r = border_confine(&confine, &err);
         for (int i = 0; r >= 0 && i < REDACT_STREAMS; i++) {
@@ -236,6 +199,6 @@ int main(void) {
                 (void) tell(&filter, REDACT_DONE);
         for (size_t i = 0; i < REDACT_STREAMS; i++)
                 redact_stream_done(&filter.ways[i].stream);
-        (void) redactor_free(filter.redactor);
+        redact_values_done(&filter.values);
         return 0;
 }

@@ -27,7 +27,7 @@ LAYERS = {
     "hostd/haproxy": ("base",),
     "hostd/secret": ("base", "state", "secret"),
     "hostd/redact": ("base", "redact", "border/confine.h"),
-    "hostd/io": ("base", "io", "border/confine.h", "redact/proto.h", "redact/redact.h"),
+    "hostd/io": ("base", "io", "border/confine.h", "redact/proto.h", "redact/redact.h", "redact/values.h"),
     "hostd/core": ("base", "quotas", "network", "wire", "model", "api", "state", "secret", "border", "core",
                    "build/apt.h", "build/manifest.h", "build/mirrors.h", "build/wire.h", "redact/proto.h", "redact/redact.h", "instance/netns.h", "instance/spec.h",
                    "guest/proto.h", "guest/tree.h"),
