@@ -134,15 +134,35 @@ static const Param params_command_list[] = {
 #define FILE_PARAMS \
         NAME_PARAM, \
         {"path", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_PATH, .meta = "PATH", .doc = "path inside the instance"}, \
-        {"user", 'u', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "as which user (default root)"}
+        {"user", 'u', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "as which user (default root)"}, \
+        {"timeout", 't', PARAM_SPAN, 0, .meta = "SPAN", .doc = "give up after this time"}
 static const Param params_push[] = {
         FILE_PARAMS,
         {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree"},
         {"mode", 'm', PARAM_INT, 0, .min = 0, .max = 07777, .meta = "MODE", .doc = "permissions of a single new file, octal"},
         END,
 };
-static const Param params_pull[] = {FILE_PARAMS, {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree"}, END};
-static const Param params_file_list[] = {FILE_PARAMS, FORMAT_PARAMS, END};
+static const Param params_pull[] = {
+        FILE_PARAMS,
+        {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree"},
+        {"offset", 'o', PARAM_SIZE, 0, .meta = "SIZE", .doc = "of a single file: from there on"},
+        {"length", 'n', PARAM_SIZE, 0, .meta = "SIZE", .doc = "of a single file: at most so much"},
+        END,
+};
+static const Param params_file_list[] = {
+        FILE_PARAMS,
+        {"depth", 'd', PARAM_INT, 0, .min = 1, .max = 64, .meta = "N", .doc = "how many levels (default 1)"},
+        FORMAT_PARAMS,
+        END,
+};
+static const Param params_file_stat[] = {FILE_PARAMS, FORMAT_PARAMS, END};
+static const Param params_file_search[] = {
+        FILE_PARAMS,
+        {"pattern", 'p', PARAM_STRING, 0, VALID_TEXT, .meta = "GLOB", .doc = "what names must match (default *)"},
+        {"max", 'm', PARAM_INT, 0, .min = 1, .max = 100000, .meta = "N", .doc = "only the first (default 100000)"},
+        FORMAT_PARAMS,
+        END,
+};
 static const Param params_file_remove[] = {FILE_PARAMS, {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree"}, END};
 static const Param params_template_build[] = {
         {"recipe", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "RECIPE", .doc = "name of a recipe in templates.d or of one that ships"},
@@ -338,7 +358,9 @@ static const Column columns_command[] = {
         {"pid", "PID", true, PARAM_INT}, {NULL},
 };
 static const Column columns_file[] = {
-        {"mode", "MODE"}, {"owner", "OWNER"}, {"group", "GROUP"}, {"size", "SIZE", .type = PARAM_SIZE}, {"modified", "MODIFIED"}, {"path", "PATH"}, {NULL},
+        {"mode", "MODE"}, {"owner", "OWNER"}, {"group", "GROUP"}, {"size", "SIZE", .type = PARAM_SIZE}, {"modified", "MODIFIED"}, {"path", "PATH"},
+        {"target", "LINK-TO"}, {"type", "TYPE", true}, {"permissions", "PERMISSIONS", true}, {"uid", "UID", true, PARAM_INT}, {"gid", "GID", true, PARAM_INT},
+        {"links", "LINKS", true, PARAM_INT}, {"created", "CREATED", true}, {NULL},
 };
 static const Column columns_template[] = {
         {"name", "NAME"}, {"digest", "DIGEST"}, {"suite", "SUITE"}, {"size", "SIZE", .type = PARAM_SIZE}, {"packages", "PACKAGES", .type = PARAM_INT},
@@ -436,10 +458,14 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_FILE_PUSH] = {"io.hostd.File.Push", "file push", OPERATE, MUTATES | SPECIAL, 1, params_push, .doc = "Copy a file or tree into an instance",
                 .manual = "LOCAL may be - for standard input. Several files, or a place that ends with a slash: each goes below it by its own name. With --recursive a tree; links are copied as links, sockets, pipes and devices are left out. A file appears whole under its name or not at all, and keeps the owner of the one that it replaces when root writes it. The descriptor is a pipe with a tree stream (hostd/guest/tree.h), also for a single file: its end record tells a whole one from one that was cut off."},
         [METHOD_FILE_PULL] = {"io.hostd.File.Pull", "file pull", OPERATE, MUTATES | SPECIAL, 1, params_pull, .doc = "Copy a file or tree out of an instance",
-                .manual = "LOCAL may be - for standard output, or a directory. A file appears whole under its name or not at all. With --recursive a tree, which is unpacked below one directory and nowhere else."},
+                .manual = "LOCAL may be - for standard output, or a directory. A file appears whole under its name or not at all. With --recursive a tree, which is unpacked below one directory and nowhere else. A range that begins behind the end is empty."},
         [METHOD_FILE_LIST] = {"io.hostd.File.List", "file list", OPERATE, MUTATES | SPECIAL, 1, params_file_list, "files", columns_file, "List files in an instance",
-                .manual = "Owners and groups by the names that they have inside, or by number."},
+                .manual = "Sorted by name, what is below a directory right behind it. Owners and groups by the names that they have inside, or by number. No link below PATH is followed. At most a million entries."},
         [METHOD_FILE_REMOVE] = {"io.hostd.File.Remove", "file rm", OPERATE, MUTATES | SPECIAL, 0, params_file_remove, .doc = "Remove a file or tree in an instance"},
+        [METHOD_FILE_STAT] = {"io.hostd.File.Stat", "file stat", OPERATE, MUTATES | SPECIAL, 1, params_file_stat, "files", columns_file, "Show what files in an instance are",
+                .manual = "Of a link itself. The descriptor is a pipe for the list."},
+        [METHOD_FILE_SEARCH] = {"io.hostd.File.Search", "file search", OPERATE, MUTATES | SPECIAL, 1, params_file_search, "files", columns_file, "Find files in an instance by their names",
+                .manual = "What is no directory below PATH and whose own name matches, as the shell's *, ? and [...] do. No link is followed; at most 64 levels and a million names are looked at, and what could not be is said. The descriptor is a pipe for the list."},
         [METHOD_TEMPLATE_BUILD] = {"io.hostd.Template.Build", "template build", ADMIN, MUTATES | MORE | SPECIAL, 0, params_template_build, .doc = "Build a template from a recipe",
                 .manual = "Answers: {percent, line} while it goes on, then {digest}."},
         [METHOD_TEMPLATE_IMPORT] = {"io.hostd.Template.Import", "template import", ADMIN, MUTATES | MORE | SPECIAL, 1, params_template_import, .doc = "Make a template of a tarball or directory",

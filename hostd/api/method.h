@@ -38,6 +38,8 @@ typedef enum MethodId {
         METHOD_FILE_PULL, // fds: the stream hostd-guest writes to
         METHOD_FILE_LIST,
         METHOD_FILE_REMOVE,
+        METHOD_FILE_STAT, // fds, of this and the next: the pipe that the list (guest/tree.h) is written to
+        METHOD_FILE_SEARCH,
         METHOD_TEMPLATE_BUILD, // more: {line, percent} then {digest}
         METHOD_TEMPLATE_IMPORT, // fds: the tarball, or a directory
         METHOD_TEMPLATE_LIST,

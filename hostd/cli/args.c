@@ -23,6 +23,8 @@ static const struct {
         {"io.hostd.File.Pull", "NAME:PATH... LOCAL"},
         {"io.hostd.File.List", "NAME:PATH"},
         {"io.hostd.File.Remove", "NAME:PATH..."},
+        {"io.hostd.File.Stat", "NAME:PATH..."},
+        {"io.hostd.File.Search", "NAME:PATH"},
 };
 
 const char *args_syntax(const Method *method) {

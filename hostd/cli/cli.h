@@ -41,6 +41,8 @@ int command_file_push(Cli *cli, Args *args);
 int command_file_pull(Cli *cli, Args *args);
 int command_file_list(Cli *cli, Args *args);
 int command_file_remove(Cli *cli, Args *args);
+int command_file_stat(Cli *cli, Args *args);
+int command_file_search(Cli *cli, Args *args);
 int command_diff(Cli *cli, Args *args);
 int command_flows(Cli *cli, Args *args);
 int command_why(Cli *cli, Args *args);

@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// File: push, pull, list and rm. Bytes go through a pipe that we made; hostd-guest opens the file inside. A tree is the stream of
+// File: push, pull and rm. Bytes go through a pipe that we made; hostd-guest opens the file inside. A tree is the stream of
 // guest/tree.h; what a guest packed is unpacked here below one directory and nowhere else.
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/clock.h"
 #include "base/io.h"
-#include "cli/cli.h"
-#include "cli/output.h"
+#include "cli/file.h"
 #include "guest/tree.h"
-
-typedef struct Transfer {
-        Cli *cli;
-        const Args *args;
-        bool recursive;
-        json_t *parameters; // of this one call
-} Transfer;
 
 static const char *base_name(const char *path) {
         const char *slash = strrchr(path, '/');
@@ -33,8 +24,7 @@ static char *trimmed(const char *path) {
         return strndup(path, n);
 }
 
-// Sends the call with one end of a new pipe and returns ours.
-static int transfer_start(Transfer *t, bool push, int *ret_fd, Error *err) {
+int file_transfer_start(FileTransfer *t, bool push, int *ret_fd, Error *err) {
         int p[2], r = method_check(t->args->method, t->parameters, err);
 
         if (r >= 0)
@@ -52,8 +42,7 @@ static int transfer_start(Transfer *t, bool push, int *ret_fd, Error *err) {
         return r;
 }
 
-// hostd's sentence is better than ours where both failed.
-static int transfer_end(Transfer *t, int local, Error *local_err, Error *err) {
+int file_transfer_end(FileTransfer *t, int local, Error *local_err, Error *err) {
         json_t *reply = NULL;
         int r = client_receive(t->cli->client, &reply, err);
 
@@ -63,6 +52,17 @@ static int transfer_end(Transfer *t, int local, Error *local_err, Error *err) {
                 return local;
         }
         return r;
+}
+
+int file_transfer_place(FileTransfer *t, const char *location, Error *err) {
+        _cleanup_free_ char *name = NULL, *path = NULL;
+        int r = args_split_location(location, &name, &path, err);
+
+        if (r < 0)
+                return r;
+        (void) json_object_set_new(t->parameters, "name", json_string(name));
+        (void) json_object_set_new(t->parameters, "path", json_string(path));
+        return 0;
 }
 
 static int copy_bytes(int from, int to, const char *what, Error *err) {
@@ -84,10 +84,10 @@ static int copy_bytes(int from, int to, const char *what, Error *err) {
         }
 }
 
-static int push_stream(Transfer *t, const char *local, int local_fd, Error *err) {
+static int push_stream(FileTransfer *t, const char *local, int local_fd, Error *err) {
         _cleanup_error_ Error local_err = ERROR_NULL;
         _cleanup_close_ int fd = -EBADF;
-        int r = transfer_start(t, true, &fd, err), skipped;
+        int r = file_transfer_start(t, true, &fd, err), skipped;
 
         if (r < 0)
                 return r;
@@ -102,13 +102,13 @@ static int push_stream(Transfer *t, const char *local, int local_fd, Error *err)
                 return r;
         }
         fd = close_fd(fd);
-        r = transfer_end(t, r < 0 ? r : 0, &local_err, err);
+        r = file_transfer_end(t, r < 0 ? r : 0, &local_err, err);
         if (r >= 0 && skipped > 0)
                 cli_complain("%s: %d sockets, pipes and devices were left out", local, skipped);
         return r;
 }
 
-static int push_one(Transfer *t, const char *local, const char *path, Error *err) {
+static int push_one(FileTransfer *t, const char *local, const char *path, Error *err) {
         bool from_stdin = strcmp(local, "-") == 0;
         _cleanup_close_ int fd = from_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
                                             : open(local, O_RDONLY | O_CLOEXEC | O_NOCTTY | (t->recursive ? O_DIRECTORY : 0));
@@ -138,7 +138,7 @@ int command_file_push(Cli *cli, Args *args) {
         _cleanup_free_ char *name = NULL, *place = NULL;
         size_t n = strv_length(args->words);
         _cleanup_error_ Error err = ERROR_NULL;
-        Transfer t = {.cli = cli, .args = args, .recursive = json_is_true(json_object_get(args->parameters, "recursive"))};
+        FileTransfer t = {.cli = cli, .args = args, .recursive = json_is_true(json_object_get(args->parameters, "recursive"))};
         int first = 0, r;
 
         if (n < 2)
@@ -163,7 +163,7 @@ int command_file_push(Cli *cli, Args *args) {
 }
 
 // The file appears whole under its name or not at all.
-static int pull_file(Transfer *t, int in, int dir, const char *local, Error *err) {
+static int pull_file(FileTransfer *t, int in, int dir, const char *local, Error *err) {
         _cleanup_error_ Error local_err = ERROR_NULL;
         _cleanup_free_ char *temp = NULL;
         _cleanup_close_ int fd = -EBADF;
@@ -174,7 +174,7 @@ static int pull_file(Transfer *t, int in, int dir, const char *local, Error *err
         fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd < 0)
                 return error_set_errno(err, errno, "cannot write %s", local);
-        r = transfer_end(t, copy_bytes(in, fd, local, &local_err), &local_err, err);
+        r = file_transfer_end(t, copy_bytes(in, fd, local, &local_err), &local_err, err);
         if (r >= 0 && renameat(dir, temp, dir, base_name(local)) < 0)
                 r = error_set_errno(err, errno, "cannot write %s", local);
         if (r < 0)
@@ -189,24 +189,24 @@ static bool is_special(const char *path) {
         return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-static int pull_special(Transfer *t, int in, const char *local, Error *err) {
+static int pull_special(FileTransfer *t, int in, const char *local, Error *err) {
         _cleanup_close_ int fd = open(local, O_WRONLY | O_NOCTTY | O_CLOEXEC);
         _cleanup_error_ Error local_err = ERROR_NULL;
 
         if (fd < 0)
                 return error_set_errno(err, errno, "cannot write %s", local);
-        return transfer_end(t, copy_bytes(in, fd, local, &local_err), &local_err, err);
+        return file_transfer_end(t, copy_bytes(in, fd, local, &local_err), &local_err, err);
 }
 
-static int pull_tree(Transfer *t, int in, int dir, const char *local, Error *err) {
+static int pull_tree(FileTransfer *t, int in, int dir, const char *local, Error *err) {
         _cleanup_error_ Error local_err = ERROR_NULL;
         TreeOptions options = {.name = base_name(local), .drop_special = true};
         int r = tree_unpack(dir, in, &options, &local_err);
 
-        return transfer_end(t, r, &local_err, err);
+        return file_transfer_end(t, r, &local_err, err);
 }
 
-static int pull_one(Transfer *t, const char *location, const char *place, bool below, Error *err) {
+static int pull_one(FileTransfer *t, const char *location, const char *place, bool below, Error *err) {
         _cleanup_free_ char *name = NULL, *path = NULL, *local = NULL, *parent = NULL;
         _cleanup_error_ Error local_err = ERROR_NULL;
         _cleanup_close_ int in = -EBADF, dir = -EBADF;
@@ -226,11 +226,11 @@ static int pull_one(Transfer *t, const char *location, const char *place, bool b
                 return error_set_errno(err, errno, "cannot open %s", slash ? parent : ".");
         (void) json_object_set_new(t->parameters, "name", json_string(name));
         (void) json_object_set_new(t->parameters, "path", json_string(path));
-        r = transfer_start(t, false, &in, err);
+        r = file_transfer_start(t, false, &in, err);
         if (r < 0)
                 return r;
         if (strcmp(place, "-") == 0)
-                return transfer_end(t, copy_bytes(in, STDOUT_FILENO, "standard output", &local_err), &local_err, err);
+                return file_transfer_end(t, copy_bytes(in, STDOUT_FILENO, "standard output", &local_err), &local_err, err);
         if (!t->recursive && is_special(local))
                 return pull_special(t, in, local, err);
         return t->recursive ? pull_tree(t, in, dir, local, err) : pull_file(t, in, dir, local, err);
@@ -238,7 +238,7 @@ static int pull_one(Transfer *t, const char *location, const char *place, bool b
 
 int command_file_pull(Cli *cli, Args *args) {
         size_t n = strv_length(args->words);
-        Transfer t = {.cli = cli, .args = args, .recursive = json_is_true(json_object_get(args->parameters, "recursive"))};
+        FileTransfer t = {.cli = cli, .args = args, .recursive = json_is_true(json_object_get(args->parameters, "recursive"))};
         _cleanup_error_ Error err = ERROR_NULL;
         const char *place;
         struct stat st;
@@ -264,72 +264,6 @@ int command_file_pull(Cli *cli, Args *args) {
                 }
         }
         return first;
-}
-
-static void mode_text(uint32_t mode, char buf[11]) {
-        static const char types[] = "?pc?d?b?-?l?s???", bits[] = "rwxrwxrwx";
-
-        buf[0] = types[mode >> 12 & 15];
-        for (int i = 0; i < 9; i++)
-                buf[i + 1] = mode & (0400u >> i) ? bits[i] : '-';
-        if (mode & 04000)
-                buf[3] = mode & 0100 ? 's' : 'S';
-        if (mode & 02000)
-                buf[6] = mode & 0010 ? 's' : 'S';
-        if (mode & 01000)
-                buf[9] = mode & 0001 ? 't' : 'T';
-        buf[10] = 0;
-}
-
-static int list_entry(const TreeEntry *entry, void *userdata) {
-        char mode[11], when[CLOCK_TEXT_MAX] = "", path[2 * TREE_PATH_MAX + 8];
-        char owner[TREE_NAME_MAX + 1], group[TREE_NAME_MAX + 1];
-        json_t *row;
-
-        memcpy(owner, entry->owner, sizeof(owner));
-        memcpy(group, entry->group, sizeof(group));
-        mode_text(entry->mode, mode);
-        if (entry->mtime_sec >= 0 && entry->mtime_sec < 253402300800) { // year 10000
-                clock_format((usec_t) entry->mtime_sec * USEC_PER_SEC, when);
-                memcpy(when + 19, "Z", 2); // seconds are enough
-        }
-        snprintf(path, sizeof(path), "%s%s%s", entry->path, entry->target[0] ? " -> " : "", entry->target);
-        if (!owner[0])
-                (void) snprintf(owner, sizeof(owner), "%u", entry->uid);
-        if (!group[0])
-                (void) snprintf(group, sizeof(group), "%u", entry->gid);
-        row = json_pack("{s:s, s:s, s:s, s:I, s:s}", "mode", mode, "owner", owner, "group", group, "size", (json_int_t) entry->size, "modified", when);
-        if (row && json_object_set_new(row, "path", json_string(path)) < 0) { // a name that is no UTF-8
-                _cleanup_free_ char *shown = valid_printable(path);
-                (void) json_object_set_new(row, "path", json_string(shown ?: "?"));
-        }
-        return json_array_append_new(userdata, row);
-}
-
-int command_file_list(Cli *cli, Args *args) {
-        _cleanup_free_ char *name = NULL, *path = NULL;
-        _cleanup_error_ Error err = ERROR_NULL, local_err = ERROR_NULL;
-        Transfer t = {.cli = cli, .args = args, .parameters = args->parameters};
-        json_t *rows = json_array(), *reply = json_pack("{s:O}", args->method->list, rows);
-        _cleanup_close_ int in = -EBADF;
-        int r;
-
-        if (strv_length(args->words) != 1)
-                r = error_set(&err, ERR_INVALID, "usage: hostctl file list %s", args_syntax(args->method));
-        else
-                r = args_split_location(args->words[0], &name, &path, &err);
-        if (r >= 0) {
-                (void) json_object_set_new(args->parameters, "name", json_string(name));
-                (void) json_object_set_new(args->parameters, "path", json_string(path));
-                r = transfer_start(&t, false, &in, &err);
-        }
-        if (r >= 0)
-                r = transfer_end(&t, tree_list_read(in, NULL, list_entry, rows, &local_err), &local_err, &err);
-        if (r >= 0)
-                r = output_reply(stdout, args->method, args->local, reply, &err);
-        json_decref(rows);
-        json_decref(reply);
-        return r < 0 ? cli_fail(&err, r) : 0;
 }
 
 int command_file_remove(Cli *cli, Args *args) {

@@ -15,6 +15,7 @@ static const struct {
         {METHOD_COMMAND_ATTACH, command_wait},
         {METHOD_FILE_PUSH, command_file_push},      {METHOD_FILE_PULL, command_file_pull},
         {METHOD_FILE_LIST, command_file_list},      {METHOD_FILE_REMOVE, command_file_remove},
+        {METHOD_FILE_STAT, command_file_stat},      {METHOD_FILE_SEARCH, command_file_search},
         {METHOD_TEMPLATE_BUILD, command_template_build}, {METHOD_TEMPLATE_IMPORT, command_template_import},
         {METHOD_CONFIG_DIFF, command_text},         {METHOD_POLICY_SHOW, command_show},
         {METHOD_NETWORK_SHOW, command_show},        {METHOD_HOST_CARVE, command_carve},

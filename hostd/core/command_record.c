@@ -20,6 +20,7 @@ void command_record_exit(CommandRecord *record, int wait_status) {
 
 static const char *const command_file_words[_GUEST_VERB_MAX] = {
         [GUEST_WRITE] = "write", [GUEST_READ] = "read", [GUEST_LIST] = "list", [GUEST_REMOVE] = "remove",
+        [GUEST_STAT] = "look at", [GUEST_SEARCH] = "search",
         [GUEST_DELIVER] = "write", [GUEST_ADOPT] = "have certificates taken up from"};
 
 static char *command_failure(const Command *command, GuestStage stage, int errnum) {

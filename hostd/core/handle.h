@@ -24,16 +24,19 @@ void handle_diff(Request *request);
 // flow
 void handle_flows(Request *request);
 void handle_why(Request *request);
-// command, file
+// command
 void handle_exec(Request *request);
 void handle_shell(Request *request);
 void handle_command_attach(Request *request);
 void handle_command_signal(Request *request);
 void handle_command_list(Request *request);
+// file
 void handle_file_push(Request *request);
 void handle_file_pull(Request *request);
 void handle_file_list(Request *request);
 void handle_file_remove(Request *request);
+void handle_file_stat(Request *request);
+void handle_file_search(Request *request);
 // template
 void handle_template_build(Request *request);
 void handle_template_import(Request *request);

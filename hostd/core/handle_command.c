@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Handlers, commands and files: only pipes and ptys that the caller made enter a guest, and only by this way.
+// Handlers, commands, and how these and files (handle_file.c) enter a guest: only pipes and ptys that the caller made enter a guest, and only by this way.
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "base/digest.h"
 #include "core/command.h"
 #include "core/guest_link.h"
-#include "core/handle.h"
+#include "core/handle_file.h"
 #include "core/redaction.h"
 
 #define GUEST_TIMEOUT (30 * USEC_PER_SEC)
@@ -78,24 +78,6 @@ static void command_done(Command *command, const CommandRecord *record, void *us
                 request_release(request);
 }
 
-// File verbs answer with an error instead of a record.
-static void file_done(Command *command, const CommandRecord *record, void *userdata) {
-        Request *request = userdata;
-
-        (void) json_object_set_new(request->detail, "record", command_record_json(record));
-        request->command = NULL;
-        if (record->timed_out)
-                request_failf(request, ERR_TIMEOUT, "the transfer did not end in time");
-        else if (record->message || record->exit != 0 || record->signal != 0) {
-                Error err = ERROR_NULL;
-                const char *path = request_string(request, "path");
-                int r = record->errnum ? error_set_errno(&err, record->errnum, "%s in %s", path, request->target)
-                                       : error_set(&err, ERR_UNAVAILABLE, "%s in %s: %s", path, request->target, record->message ?: "the helper ended early");
-                (void) request_fail(request, r, &err);
-        }
-        request_release(request);
-}
-
 // When it is hostd that ends, all connections close too: the commands go on, and their clients come back for them.
 static void command_client_gone(Request *request) {
         if (!request->command || request->manager->stopping)
@@ -148,15 +130,8 @@ static int fill_fds(Request *request, bool stream_is_input, int fds[3]) {
         return fds[0] < 0 || fds[1] < 0 || fds[2] < 0 ? -EMFILE : 0;
 }
 
-typedef struct Entering {
-        GuestVerb verb;
-        unsigned flags;
-        CommandDoneFn done;
-        bool stream_is_input;
-} Entering;
-
 static int enter(Request *request, const Instance *instance, const Entering *how, Error *err) {
-        _cleanup_strv_ char **argv = strings_of(json_object_get(request->parameters, "command"));
+        _cleanup_strv_ char **argv = how->options ? file_words(request, how->options) : strings_of(json_object_get(request->parameters, "command"));
         _cleanup_strv_ char **env = env_of(json_object_get(request->parameters, "env"));
         int fds[3] = {-EBADF, -EBADF, -EBADF}, r;
         CommandRequest command = {
@@ -176,7 +151,7 @@ static int enter(Request *request, const Instance *instance, const Entering *how
                         .held = true,
                 },
                 .fds = fds,
-                .timeout = (usec_t) request_int(request, "timeout", 0),
+                .timeout = (usec_t) request_int(request, "timeout", (int64_t) how->timeout),
                 .done = how->done,
                 .userdata = request,
         };
@@ -192,9 +167,17 @@ static int enter(Request *request, const Instance *instance, const Entering *how
 }
 
 static const Entering ways[] = {
-        [GUEST_RUN] = {GUEST_RUN, 0, command_done, false},      [GUEST_LOGIN] = {GUEST_LOGIN, 0, command_done, false},
-        [GUEST_WRITE] = {GUEST_WRITE, 0, file_done, true},      [GUEST_READ] = {GUEST_READ, 0, file_done, false},
-        [GUEST_LIST] = {GUEST_LIST, 0, file_done, false},       [GUEST_REMOVE] = {GUEST_REMOVE, 0, file_done, false},
+        [GUEST_RUN] = {GUEST_RUN, .done = command_done},
+        [GUEST_LOGIN] = {GUEST_LOGIN, .done = command_done},
+};
+
+// Parameters that the helper gets as a bit.
+static const struct {
+        const char *parameter;
+        unsigned flag;
+} enter_flags[] = {
+        {"tty", GUEST_FLAG_TTY},
+        {"recursive", GUEST_FLAG_RECURSIVE},
 };
 
 // The helper has forked meanwhile, and the child is in its group and waits: nothing runs that is not on record.
@@ -221,7 +204,7 @@ static int enter_record(Request *request, Error *err) {
 }
 
 static void enter_now(Request *request) {
-        Entering how = ways[request->verb];
+        Entering how = request->verb > GUEST_LOGIN ? *file_way(request->verb) : ways[request->verb];
         const Instance *instance = instance_list_find(&request->manager->instances, request->target);
         _cleanup_error_ Error err = ERROR_NULL;
         int r;
@@ -232,8 +215,8 @@ static void enter_now(Request *request) {
                 request_done(request, r, &err);
                 return;
         }
-        how.flags |= request_bool(request, "tty") ? GUEST_FLAG_TTY : 0;
-        how.flags |= request_bool(request, "recursive") ? GUEST_FLAG_RECURSIVE : 0;
+        for (size_t i = 0; i < ELEMENTS(enter_flags); i++)
+                how.flags |= request_bool(request, enter_flags[i].parameter) ? enter_flags[i].flag : 0;
         // On its way to the disk before anything is done, so that the disk works while the helper forks.
         r = enter_record(request, &err);
         if (r >= 0)
@@ -295,7 +278,7 @@ static int guest_timed_out(sd_event_source *source, uint64_t usec, void *userdat
         return 0;
 }
 
-static void enter_with(Request *request, GuestVerb verb) {
+void request_enter(Request *request, GuestVerb verb) {
         Instance *instance = request_instance(request);
         const char *key;
         json_t *value;
@@ -332,27 +315,11 @@ static void enter_with(Request *request, GuestVerb verb) {
 }
 
 void handle_exec(Request *request) {
-        enter_with(request, request_bool(request, "login") ? GUEST_LOGIN : GUEST_RUN);
+        request_enter(request, request_bool(request, "login") ? GUEST_LOGIN : GUEST_RUN);
 }
 
 void handle_shell(Request *request) {
-        enter_with(request, GUEST_LOGIN);
-}
-
-void handle_file_push(Request *request) {
-        enter_with(request, GUEST_WRITE);
-}
-
-void handle_file_pull(Request *request) {
-        enter_with(request, GUEST_READ);
-}
-
-void handle_file_list(Request *request) {
-        enter_with(request, GUEST_LIST);
-}
-
-void handle_file_remove(Request *request) {
-        enter_with(request, GUEST_REMOVE);
+        request_enter(request, GUEST_LOGIN);
 }
 
 // One of the last hostd's has its line in the store, and is found once the helper of its instance has answered: whoever comes back

@@ -11,13 +11,13 @@
 
 #include "base/io.h"
 #include "guest/deliver.h"
+#include "guest/files_internal.h"
 #include "guest/tree.h"
-#include "guest/user.h"
 
 #define FILES_BUFFER (256 * 1024)
 #define FILES_DEPTH_MAX 512 // each level holds a descriptor
 
-static int files_open(int dir, const char *path, uint64_t flags, uint64_t resolve) {
+int files_open(int dir, const char *path, uint64_t flags, uint64_t resolve) {
         struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = resolve};
         int fd;
 
@@ -27,8 +27,31 @@ static int files_open(int dir, const char *path, uint64_t flags, uint64_t resolv
         return fd < 0 ? -errno : fd;
 }
 
-// The directory that holds the last component, and that component ("." for "/").
-static int files_parent(const char *path, int *ret_dir, const char **ret_name) {
+const char *files_option(const Request *request, const char *key) {
+        size_t n = strlen(key);
+
+        for (char **word = request->argv; *word; word++)
+                if (strncmp(*word, key, n) == 0 && (*word)[n] == '=')
+                        return *word + n + 1;
+        return NULL;
+}
+
+int files_number(const Request *request, const char *key, uint64_t *ret) {
+        const char *text = files_option(request, key);
+        unsigned long long n;
+        char *end;
+
+        if (!text)
+                return 0;
+        errno = 0;
+        n = strtoull(text, &end, 10);
+        if (*text < '0' || *text > '9' || *end || errno || n > INT64_MAX)
+                return -EINVAL;
+        *ret = n;
+        return 1;
+}
+
+int files_parent(const char *path, int *ret_dir, const char **ret_name) {
         _cleanup_free_ char *copy = strdup(path);
         size_t n = strlen(path);
         char *slash;
@@ -54,13 +77,14 @@ static int files_parent(const char *path, int *ret_dir, const char **ret_name) {
         return 0;
 }
 
-static int files_pump(int from, int to) {
+// At most `left` bytes. A file that shrinks meanwhile ends earlier, one that grows is read until its end.
+static int files_pump(int from, int to, uint64_t left) {
         _cleanup_free_ char *buf = malloc(FILES_BUFFER);
 
         if (!buf)
                 return -ENOMEM;
         for (;;) {
-                ssize_t n = read(from, buf, FILES_BUFFER);
+                ssize_t n = read(from, buf, MIN2(left, (uint64_t) FILES_BUFFER));
                 if (n < 0 && errno == EINTR)
                         continue;
                 if (n <= 0)
@@ -68,16 +92,22 @@ static int files_pump(int from, int to) {
                 int r = io_write_all(to, buf, (size_t) n);
                 if (r < 0)
                         return r;
+                left -= (uint64_t) n;
         }
 }
 
 static int files_read(const Request *request, Error *err) {
         _cleanup_close_ int fd = -EBADF, dir = -EBADF;
+        uint64_t offset = 0, length = UINT64_MAX;
         const char *name;
         struct stat st;
         int r;
 
+        if (files_number(request, "offset", &offset) < 0 || files_number(request, "length", &length) < 0)
+                return -EINVAL;
         if (request->header.flags & GUEST_FLAG_RECURSIVE) {
+                if (offset > 0 || length != UINT64_MAX)
+                        return -EINVAL;
                 fd = files_open(AT_FDCWD, request->path, O_RDONLY | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
                 if (fd >= 0)
                         return tree_pack(fd, ".", STDOUT_FILENO, NULL, err);
@@ -91,11 +121,12 @@ static int files_read(const Request *request, Error *err) {
                 return -errno;
         if (!S_ISREG(st.st_mode))
                 return S_ISDIR(st.st_mode) ? -EISDIR : -EOPNOTSUPP;
-        return files_pump(fd, STDOUT_FILENO);
+        if (offset > 0 && lseek(fd, (off_t) offset, SEEK_SET) < 0)
+                return -errno;
+        return files_pump(fd, STDOUT_FILENO, length);
 }
 
-// Only root may give a file away, and only root would otherwise take one that was somebody else's.
-static bool files_may_give(void) {
+bool files_may_give(void) {
         return geteuid() == 0;
 }
 
@@ -146,31 +177,6 @@ static int files_write(const Request *request, Error *err) {
         if (r < 0 && r != -EEXIST)
                 (void) unlinkat(dir, temp, 0);
         return r;
-}
-
-static void files_fill(TreeEntry *entry, void *userdata) {
-        UserNames *names = userdata;
-
-        (void) snprintf(entry->owner, sizeof(entry->owner), "%s", user_names_find(names, USER_NAMES_PASSWD, entry->uid));
-        (void) snprintf(entry->group, sizeof(entry->group), "%s", user_names_find(names, USER_NAMES_GROUP, entry->gid));
-}
-
-static int files_list(const Request *request, Error *err) {
-        _cleanup_(user_names_done) UserNames names = {0};
-        TreeListOptions options = {.fill = files_fill, .userdata = &names};
-        _cleanup_close_ int fd = files_open(AT_FDCWD, request->path, O_RDONLY | O_DIRECTORY, RESOLVE_NO_MAGICLINKS), dir = -EBADF;
-        const char *name;
-        int r;
-
-        user_names_load("/etc", &names);
-        if (fd >= 0)
-                return tree_list(fd, ".", STDOUT_FILENO, &options, err);
-        r = fd == -ENOTDIR || fd == -ENOENT ? files_parent(request->path, &dir, &name) : fd;
-        if (r < 0)
-                return r;
-        if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-                return -errno;
-        return tree_list(dir, name, STDOUT_FILENO, &options, err);
 }
 
 static int files_remove_tree(int dir, const char *name, unsigned depth) {
@@ -226,6 +232,8 @@ static int (*const files_table[_GUEST_VERB_MAX])(const Request *request, Error *
         [GUEST_READ] = files_read,
         [GUEST_LIST] = files_list,
         [GUEST_REMOVE] = files_remove,
+        [GUEST_STAT] = files_stat,
+        [GUEST_SEARCH] = files_search,
         [GUEST_DELIVER] = deliver_run,
         [GUEST_ADOPT] = deliver_adopt,
 };

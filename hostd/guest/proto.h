@@ -41,15 +41,17 @@ typedef enum GuestType {
         _GUEST_TYPE_MAX,
 } GuestType;
 
-typedef enum GuestVerb { // what an EXEC starts
+typedef enum GuestVerb { // what an EXEC starts; of a file verb, argv are KEY=VALUE words
         GUEST_RUN,    // argv
         GUEST_LOGIN,  // argv through PAM (su -l USER), or a login shell when argv is empty
         GUEST_WRITE,  // tree stream on fd 0 -> path; a file when not recursive
-        GUEST_READ,   // path -> stream on fd 1
-        GUEST_LIST,   // directory entries of path -> stream on fd 1
+        GUEST_READ,   // path -> stream on fd 1; words: offset, length
+        GUEST_LIST,   // directory entries of path -> list on fd 1; words: depth
         GUEST_REMOVE, // path
         GUEST_DELIVER, // fd 0 -> what the instance has of hostd's, whole (GuestFile); path is for sentences only
         GUEST_ADOPT,   // the guest's own programs take up what was delivered: slow
+        GUEST_STAT,    // what path is -> list on fd 1 (guest/tree.h), as for the next
+        GUEST_SEARCH,  // below path; words: pattern, max
         _GUEST_VERB_MAX,
 } GuestVerb;
 

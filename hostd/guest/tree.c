@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Tree: the record format and its one reader. Every check of what a stream may say is here; see tree.h.
-#include "guest/tree.h"
+#include "guest/tree_list.h"
 
 #include <endian.h>
 #include <string.h>
@@ -19,6 +19,13 @@ typedef struct __attribute__((packed)) TreeRecord {
         uint16_t owner_size, group_size;
 } TreeRecord;
 _Static_assert(sizeof(TreeRecord) == TREE_RECORD_SIZE, "the record is part of the interface");
+
+typedef struct __attribute__((packed)) TreeMore {
+        uint64_t btime_sec;
+        uint32_t btime_nsec, links;
+        uint64_t count;
+} TreeMore;
+_Static_assert(sizeof(TreeMore) == TREE_MORE_SIZE, "and so is what lists have behind it");
 
 void tree_limits_default(TreeLimits *limits) {
         if (limits->max_bytes == 0)
@@ -122,11 +129,30 @@ static int tree_reader_bad(Error *err, const char *what) {
 }
 
 static bool tree_change_valid(const TreeReader *reader, TreeType type, uint16_t change) {
-        if (change == 0)
-                return !reader->changes || type == TREE_END;
-        if (!reader->changes)
-                return false;
-        return type == TREE_END ? change == TREE_CHANGES_CUT : change < 128 && strchr(TREE_CHANGES, change);
+        const char *letters = reader->changes ? TREE_CHANGES : reader->events ? TREE_EVENTS : NULL;
+
+        if (type == TREE_END)
+                return change == 0 || (change == TREE_CHANGES_CUT && (reader->changes || reader->info));
+        if (!letters)
+                return change == 0;
+        return change != 0 && change < 128 && strchr(letters, change);
+}
+
+static int tree_reader_more(TreeReader *reader, TreeEntry *ret, Error *err) {
+        TreeMore more = {0};
+
+        if (reader->info) {
+                int r = tree_reader_need(reader, sizeof(more), err);
+                if (r < 0)
+                        return r;
+                memcpy(&more, reader->buf + reader->at, sizeof(more));
+                reader->at += sizeof(more);
+        }
+        ret->btime_sec = (int64_t) le64toh(more.btime_sec);
+        ret->btime_nsec = le32toh(more.btime_nsec);
+        ret->links = le32toh(more.links);
+        ret->count = le64toh(more.count);
+        return ret->btime_nsec >= 1000000000 ? tree_reader_bad(err, "a record is malformed") : 0;
 }
 
 static int tree_reader_record(TreeReader *reader, TreeEntry *ret, size_t *ret_target, Error *err) {
@@ -156,7 +182,9 @@ static int tree_reader_record(TreeReader *reader, TreeEntry *ret, size_t *ret_ta
         names_max = reader->list && !reader->changes ? TREE_NAME_MAX : 0;
         if (path_size > TREE_PATH_MAX || target_size > TREE_PATH_MAX || owner_size > names_max || group_size > names_max || ret->mtime_nsec >= 1000000000)
                 return tree_reader_bad(err, "a record is malformed");
-        r = tree_reader_need(reader, path_size + target_size + owner_size + group_size, err);
+        r = tree_reader_more(reader, ret, err);
+        if (r >= 0)
+                r = tree_reader_need(reader, path_size + target_size + owner_size + group_size, err);
         if (r < 0)
                 return r;
         memcpy(ret->path, reader->buf + reader->at, path_size);
@@ -178,7 +206,7 @@ static int tree_reader_check(TreeReader *reader, const TreeEntry *entry, size_t 
                 return tree_reader_bad(err, "its first record is not the root");
         if (!tree_path_valid(entry->path, path_size, reader->entries == 0 || reader->list))
                 return tree_reader_bad(err, "a path is absolute, empty, too long or holds \"..\"");
-        if (reader->list && !reader->changes && strchr(entry->path, '/'))
+        if (reader->list && !reader->changes && !reader->info && strchr(entry->path, '/'))
                 return tree_reader_bad(err, "a listed name holds a slash");
         if (tree_path_depth(entry->path) > reader->limits.max_depth)
                 return tree_reader_bad(err, "it is nested too deeply");
@@ -215,7 +243,8 @@ int tree_reader_next(TreeReader *reader, TreeEntry *ret, Error *err) {
                 r = tree_reader_need(reader, TREE_MAGIC_SIZE, err);
                 if (r < 0)
                         return r;
-                if (memcmp(reader->buf + reader->at, TREE_MAGIC, TREE_MAGIC_SIZE) != 0)
+                reader->info = reader->list && !reader->changes && memcmp(reader->buf + reader->at, TREE_MAGIC_INFO, TREE_MAGIC_SIZE) == 0;
+                if (!reader->info && (reader->events || memcmp(reader->buf + reader->at, TREE_MAGIC, TREE_MAGIC_SIZE) != 0))
                         return tree_reader_bad(err, "it is no tree of this version");
                 reader->at += TREE_MAGIC_SIZE;
                 reader->started = true;
@@ -228,6 +257,7 @@ int tree_reader_next(TreeReader *reader, TreeEntry *ret, Error *err) {
                         return tree_reader_bad(err, "its number of entries is wrong");
                 reader->ended = true;
                 reader->cut = ret->change == TREE_CHANGES_CUT;
+                reader->unread = ret->count;
                 return 0;
         }
         r = tree_reader_check(reader, ret, (size_t) r, target_size, err);
@@ -269,10 +299,10 @@ ssize_t tree_reader_data(TreeReader *reader, const uint8_t **ret, Error *err) {
         return (ssize_t) size;
 }
 
-int tree_write_entry(int out_fd, const TreeEntry *entry) {
-        uint8_t buf[TREE_RECORD_SIZE + 2 * TREE_PATH_MAX + 2 * TREE_NAME_MAX], *p = buf;
+size_t tree_encode_entry(const TreeEntry *entry, bool info, uint8_t *ret) {
         size_t path_size = strlen(entry->path), target_size = strlen(entry->target);
         size_t owner_size = strlen(entry->owner), group_size = strlen(entry->group);
+        uint8_t *p = ret;
         TreeRecord record = {
                 .magic = htole32(TREE_RECORD_MAGIC),
                 .type = htole16((uint16_t) entry->type),
@@ -288,13 +318,22 @@ int tree_write_entry(int out_fd, const TreeEntry *entry) {
                 .owner_size = htole16((uint16_t) owner_size),
                 .group_size = htole16((uint16_t) group_size),
         };
+        TreeMore more = {htole64((uint64_t) entry->btime_sec), htole32(entry->btime_nsec), htole32(entry->links), htole64(entry->count)};
 
         p = mempcpy(p, &record, sizeof(record));
+        if (info)
+                p = mempcpy(p, &more, sizeof(more));
         p = mempcpy(p, entry->path, path_size);
         p = mempcpy(p, entry->target, target_size);
         p = mempcpy(p, entry->owner, owner_size);
         p = mempcpy(p, entry->group, group_size);
-        return io_write_all(out_fd, buf, (size_t) (p - buf));
+        return (size_t) (p - ret);
+}
+
+int tree_write_entry(int out_fd, const TreeEntry *entry) {
+        uint8_t buf[TREE_WIRE_MAX];
+
+        return io_write_all(out_fd, buf, tree_encode_entry(entry, false, buf));
 }
 
 static int tree_list_loop(TreeReader *reader, TreeListFn fn, void *userdata, Error *err) {
@@ -312,12 +351,23 @@ static int tree_list_loop(TreeReader *reader, TreeListFn fn, void *userdata, Err
         return r;
 }
 
-int tree_list_read(int in_fd, const TreeLimits *limits, TreeListFn fn, void *userdata, Error *err) {
+int tree_listing_read(TreeListing *listing, int in_fd, Error *err) {
         _cleanup_(tree_reader_done) TreeReader reader = {.fd = -EBADF};
+        int r;
 
-        if (tree_reader_init(&reader, in_fd, limits) < 0)
+        if (tree_reader_init(&reader, in_fd, &listing->limits) < 0)
                 return error_set_errno(err, ENOMEM, "cannot read the list");
-        return tree_list_loop(&reader, fn, userdata, err);
+        reader.events = listing->events;
+        r = tree_list_loop(&reader, listing->fn, listing->userdata, err);
+        listing->cut = reader.cut;
+        listing->unread = reader.unread;
+        return r;
+}
+
+int tree_list_read(int in_fd, const TreeLimits *limits, TreeListFn fn, void *userdata, Error *err) {
+        TreeListing listing = {.limits = limits ? *limits : (TreeLimits) {0}, .fn = fn, .userdata = userdata};
+
+        return tree_listing_read(&listing, in_fd, err);
 }
 
 int tree_changes_read(int in_fd, TreeListFn fn, void *userdata, bool *ret_cut, Error *err) {

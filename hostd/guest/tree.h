@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Tree: files and directories as one byte stream, for `file push`, `file pull`, `file list` and `diff`.
+// Tree: files and directories as one byte stream, for `file push`, `file pull` and `diff`; lists of them are in tree_list.h.
 //
 // Both ends mistrust the stream: it comes from a guest on the way out, and on the way in it is unpacked as a guest's user. Packing
 // follows no link and opens nothing but regular files and directories. Unpacking resolves each path below the given directory
@@ -8,6 +8,8 @@
 //   stream: "hostdtr1", then records; a record: 48 bytes little-endian (see tree.c), path, link target, in lists the names of owner and
 //   group, and for a file its data in chunks (u32 length, bytes; length 0 ends). The root is ".", all others are relative to it. The last record is
 //   TREE_END, whose size is the number of entries: a stream without it was cut off.
+//   Lists (stat, list, search, replace, watch) begin with "hostdin1", and each of their records has 24 bytes more behind its 48 (TreeMore). Older
+//   helpers list with "hostdtr1" and without these; the reader takes both.
 #pragma once
 
 #include <stdbool.h>
@@ -19,8 +21,11 @@
 #define TREE_NAME_MAX 64 // of users and groups
 #define TREE_CHUNK_MAX (128u * 1024)
 #define TREE_MAGIC "hostdtr1"
+#define TREE_MAGIC_INFO "hostdin1"
 #define TREE_MAGIC_SIZE 8
 #define TREE_RECORD_SIZE 48
+#define TREE_MORE_SIZE 24
+#define TREE_WIRE_MAX (TREE_RECORD_SIZE + TREE_MORE_SIZE + 2 * TREE_PATH_MAX + 2 * TREE_NAME_MAX) // a record with its strings
 
 typedef enum TreeType { TREE_DIR = 1, TREE_FILE, TREE_LINK, TREE_OTHER /* in lists only */, TREE_END, _TREE_TYPE_MAX } TreeType;
 
@@ -33,7 +38,11 @@ typedef struct TreeEntry {
         char path[TREE_PATH_MAX + 1];  // NUL-terminated, no NUL inside
         char target[TREE_PATH_MAX + 1]; // of a link
         char owner[TREE_NAME_MAX + 1], group[TREE_NAME_MAX + 1]; // in lists, "" when nobody has the number
-        char change;                   // one of TREE_CHANGES in lists of changes, 0 elsewhere
+        char change;                   // one of TREE_CHANGES in lists of changes, of TREE_EVENTS in what a watch says, 0 elsewhere
+        int64_t btime_sec;             // in lists: when it was made; 0 where the file system does not say
+        uint32_t btime_nsec;
+        uint32_t links;                // in lists
+        uint64_t count;                // in lists: pieces of text that were replaced
 } TreeEntry;
 
 typedef struct TreeLimits {
@@ -46,15 +55,6 @@ typedef struct TreeLimits {
 int tree_pack(int dirfd, const char *name, int out_fd, const TreeLimits *limits, Error *err);
 // The same of one file that may be a pipe: what `in_fd` gives until its end, called `name` in errors.
 int tree_pack_stream(int in_fd, const char *name, int out_fd, Error *err);
-
-typedef struct TreeListOptions {
-        TreeLimits limits;
-        void (*fill)(TreeEntry *entry, void *userdata); // names of owner and group; may be NULL
-        void *userdata;
-} TreeListOptions;
-
-// Lists the directory `name` (or the one file) as records without data: path = name, mode with type bits, target of links.
-int tree_list(int dirfd, const char *name, int out_fd, const TreeListOptions *options, Error *err);
 
 typedef struct TreeOptions {
         const char *name; // what the root becomes below dirfd: one component, or "." to unpack into dirfd itself
@@ -70,7 +70,7 @@ int tree_unpack_stream(int in_fd, int fd, Error *err);
 int tree_unpack(int dirfd, int in_fd, const TreeOptions *options, Error *err);
 
 typedef int (*TreeListFn)(const TreeEntry *entry, void *userdata); // negative stops
-int tree_list_read(int in_fd, const TreeLimits *limits, TreeListFn fn, void *userdata, Error *err);
+int tree_list_read(int in_fd, const TreeLimits *limits, TreeListFn fn, void *userdata, Error *err); // a list of tree_list.h
 
 // A list of changes: records without data whose paths are whole and which say what happened: added, modified, deleted, opaque
 // (a directory that hides the one below it), or '?': something there could not be read. The end record's letter is TREE_CHANGES_CUT
@@ -80,7 +80,11 @@ int tree_list_read(int in_fd, const TreeLimits *limits, TreeListFn fn, void *use
 #define TREE_CHANGES_DEPTH_MAX 200
 int tree_changes_read(int in_fd, TreeListFn fn, void *userdata, bool *ret_cut, Error *err);
 
-// The reader below both; on its own for tests and the fuzz target. With in_fd < 0 it reads `data` only.
+// What a watch says: Created, Written (and closed), Attributes changed, Deleted, moved From and To, '!': events were lost, Gone: what was watched
+// is no more, and nothing follows.
+#define TREE_EVENTS "CWADFT!G"
+
+// The reader below them; on its own for tests and the fuzz target. With in_fd < 0 it reads `data` only.
 typedef struct TreeReader {
         int fd;
         uint8_t *buf; // owned when fd >= 0
@@ -88,7 +92,9 @@ typedef struct TreeReader {
         uint64_t bytes, entries;
         TreeLimits limits;
         bool list, started, in_data, ended;
-        bool changes, cut; // changes: also sets list
+        bool changes, events; // either also sets list
+        bool info, cut;       // info: records have more behind them
+        uint64_t unread;
 } TreeReader;
 int tree_reader_init(TreeReader *reader, int in_fd, const TreeLimits *limits);
 void tree_reader_init_memory(TreeReader *reader, const void *data, size_t size);
@@ -98,8 +104,9 @@ int tree_reader_next(TreeReader *reader, TreeEntry *ret, Error *err);
 // The next piece of the current file's data, valid until the next call; 0 at its end.
 ssize_t tree_reader_data(TreeReader *reader, const uint8_t **ret, Error *err);
 
-// For the writers: a record with its strings (not the data) to out_fd.
+// For the writers: a record with its strings (not the data) to out_fd, or to a buffer of TREE_WIRE_MAX bytes.
 int tree_write_entry(int out_fd, const TreeEntry *entry);
+size_t tree_encode_entry(const TreeEntry *entry, bool info, uint8_t *ret);
 // Relative, no "", ".", ".." or empty component, no control of its own; "." only if `root`.
 bool tree_path_valid(const char *path, size_t size, bool root);
 bool tree_name_valid(const char *name, size_t size); // visible ASCII, or ""

@@ -752,6 +752,8 @@ int main(int argc, char **argv) {
         test_ends();
         test_many();
         test_files();
+        test_range();
+        test_lists();
         test_deliver();
         test_torn();
         test_owner();

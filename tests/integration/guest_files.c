@@ -51,6 +51,55 @@ void test_files(void) {
         CHECK(shell_gives("cat /mnt/keep/file", NULL, "kept"));
 }
 
+static bool word_gives(GuestVerb verb, const char *path, char *const *words, const char *expected) {
+        _cleanup_(run_free) Run r = {.request = {.verb = verb, .path = path, .user = "agent", .argv = words}};
+
+        run(&r);
+        if (r.record.exit != 0 || strcmp(r.output, expected) != 0)
+                fprintf(stderr, "verb %d %s: exit %d errno %d: %s\n", verb, path, r.record.exit, r.record.errnum, r.output ?: "");
+        return r.record.exit == 0 && strcmp(r.output, expected) == 0;
+}
+
+#define WORDS(...) ((char *[]) {__VA_ARGS__, NULL})
+
+// Parts of a file.
+void test_range(void) {
+        CHECK(shell_gives("printf 0123456789 >digits", "agent", ""));
+        CHECK(word_gives(GUEST_READ, "/mnt/home/digits", WORDS((char *) "offset=3"), "3456789"));
+        CHECK(word_gives(GUEST_READ, "/mnt/home/digits", WORDS((char *) "offset=3", (char *) "length=4"), "3456"));
+        CHECK(word_gives(GUEST_READ, "/mnt/home/digits", WORDS((char *) "length=0"), ""));
+        CHECK(word_gives(GUEST_READ, "/mnt/home/digits", WORDS((char *) "offset=10"), ""));
+        CHECK(word_gives(GUEST_READ, "/mnt/home/digits", WORDS((char *) "offset=8", (char *) "length=9223372036854775807"), "89"));
+        for (int i = 0; i < 4; i++) {
+                static const char *const bad[] = {"offset=-1", "offset=", "length=9x", "offset=9223372036854775808"};
+                _cleanup_(run_free) Run r = {.request = {.verb = GUEST_READ, .path = "/mnt/home/digits", .argv = WORDS((char *) bad[i])}};
+                run(&r);
+                CHECK(r.record.errnum == EINVAL);
+        }
+        CHECK(shell_gives("rm digits", "agent", ""));
+}
+
+// What is said of files: the reader of lists is tested elsewhere, here that the right ones are in them.
+void test_lists(void) {
+        _cleanup_(run_free) Run one = {.request = {.verb = GUEST_STAT, .path = "/mnt/home/d/ln", .user = "agent"}};
+        _cleanup_(run_free) Run deep = {.request = {.verb = GUEST_LIST, .path = "/mnt/home", .user = "agent", .argv = WORDS((char *) "depth=3")}};
+        _cleanup_(run_free) Run found = {.request = {.verb = GUEST_SEARCH, .path = "/mnt/home", .user = "agent", .argv = WORDS((char *) "pattern=*.c")}};
+
+        CHECK(shell_gives("mkdir -p d/e; touch d/e/f.c d/x; ln -s /etc/shadow d/ln", "agent", ""));
+        run(&one);
+        CHECK(one.record.exit == 0 && memmem(one.output, 4096, "./etc/shadowagentagent", 22));
+        run(&deep);
+        CHECK(deep.record.exit == 0 && memmem(deep.output, 4096, "d/e/f.cagentagent", 17) && memmem(deep.output, 4096, "d/ln/etc/shadow", 15));
+        run(&found);
+        CHECK(found.record.exit == 0 && memmem(found.output, 4096, "d/e/f.c", 7) && !memmem(found.output, 4096, "d/ln", 4));
+        CHECK(file_gives(GUEST_STAT, "/mnt/home/none", 0, ENOENT));
+        CHECK(file_gives(GUEST_STAT, "/", 0, 0));
+        CHECK(file_gives(GUEST_STAT, "/proc/self/fd/0", 0, 0)); // the link, which is not followed
+        CHECK(file_gives(GUEST_LIST, "/proc/self/root", 0, ELOOP));
+        CHECK(file_gives(GUEST_SEARCH, "/mnt/home/none", 0, ENOENT));
+        CHECK(shell_gives("rm -r d; ls -A", "agent", ""));
+}
+
 // A sender that dies in the middle, and one that goes away without closing.
 void test_torn(void) {
         _cleanup_(run_free) Run dead = {.request = {.verb = GUEST_WRITE, .path = "/mnt/home/torn", .user = "agent"}};

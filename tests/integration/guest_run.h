@@ -42,6 +42,8 @@ void on_ask(GuestChannel *from, const GuestAsk *ask, void *userdata);
 void test_ask(void);
 void test_deliver(void);
 void test_files(void);
+void test_range(void);
+void test_lists(void);
 void test_torn(void);
 void test_owner(void);
 void test_tree(void);

@@ -19,7 +19,7 @@
 
 #include "api/method.h"
 #include "base/io.h"
-#include "guest/tree.h"
+#include "guest/tree_list.h"
 #include "wire/server.h"
 
 char fake_dir[FAKE_DIR_MAX] = "/tmp/hostd-cli.XXXXXX";

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/io.h"
-#include "guest/tree.h"
+#include "guest/tree_list.h"
 
 typedef struct Scratch {
         char path[64];
