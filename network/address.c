@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "network/network.h"
+#include "network/network_sandbox.h"
 #include "network/ruleset.h"
 
 void network_address(const NetworkSettings *settings, uint16_t slot, NetworkAddress *ret) {
@@ -18,6 +18,13 @@ void network_address(const NetworkSettings *settings, uint16_t slot, NetworkAddr
 
         address.ipv6.s6_addr[14] |= (unsigned char) (slot >> 8);
         address.ipv6.s6_addr[15] |= (unsigned char) slot;
-        (void) snprintf(address.host_ifname, sizeof(address.host_ifname), "%s%04x", network_is_sandbox(slot) ? SANDBOX_PREFIX : HOST_PREFIX, slot);
+        (void) snprintf(address.host_ifname, sizeof(address.host_ifname), HOST_PREFIX "%04x", slot);
         *ret = address;
+}
+
+// Both ends have one MAC: the wire has no ARP and no neighbour discovery, and who does not ask takes his own for the other's.
+void network_sandbox_address(const NetworkSettings *settings, uint16_t sandbox, uint16_t profile, NetworkAddress *ret) {
+        network_address(settings, sandbox, ret);
+        memcpy(ret->host_mac, ret->mac, sizeof(ret->mac));
+        (void) snprintf(ret->host_ifname, sizeof(ret->host_ifname), SANDBOX_PREFIX "%04x" SANDBOX_MIDDLE "%04x", profile, sandbox);
 }

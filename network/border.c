@@ -80,18 +80,21 @@ bool redirects_has_names_map(const PolicyText *text) {
 
 void ruleset_border_base(FILE *f) {
         fprintf(f, "add map inet hostd nat_v { type ifname : verdict; }\nadd map inet hostd answer_v { type ifname : verdict; }\n");
+        fprintf(f, "add map inet hostd nat_p { type ifname : verdict; flags interval; }\nadd map inet hostd answer_p { type ifname : verdict; flags interval; }\n");
         for (int four = 4; four <= 6; four += 2)
                 fprintf(f, "add map inet hostd expose%d { type inet_proto . inet_service : ipv%d_addr . inet_service; flags timeout; }\n", four, four);
         fprintf(f, "add chain inet hostd helpers\n");
         fprintf(f, "add counter inet hostd helpers_denied\n");
         fprintf(f, "add chain inet hostd redirects { type nat hook prerouting priority -100; policy accept; }\nflush chain inet hostd redirects\n");
         RULE(f, "redirects", "iifname vmap @nat_v");
+        RULE(f, "redirects", "iifname vmap @nat_p");
         RULE(f, "redirects", "iifname \"" HOST_PREFIX "*\" accept"); // what is exposed is so to the world, not to other instances
         for (int four = 4; four <= 6; four += 2)
                 RULE(f, "redirects", "meta nfproto ipv%d fib daddr type local meta l4proto { tcp, udp } dnat %s to meta l4proto . th dport map @expose%d", four,
                      four == 4 ? "ip" : "ip6", four);
         fprintf(f, "add chain inet hostd output { type filter hook output priority 0; policy accept; }\nflush chain inet hostd output\n");
         RULE(f, "output", "oifname vmap @answer_v");
+        RULE(f, "output", "oifname vmap @answer_p");
         RULE(f, "output", "jump helpers");
 }
 

@@ -27,6 +27,19 @@ static int name_slot(const char *prefix, const char *name) {
         return (int) strtoul(digits, NULL, 16);
 }
 
+// Of sandboxes: "hvs0800x1001" is the sandbox's, whatever became of its profile.
+static int name_sandbox(const char *name) {
+        size_t n = strlen(SANDBOX_PREFIX);
+
+        if (strlen(name) != n + 9 || name_slot(SANDBOX_PREFIX, (char[]) {name[0], name[1], name[2], name[3], name[4], name[5], name[6], 0}) < 0 || name[n + 4] != SANDBOX_MIDDLE[0])
+                return -1;
+        return name_slot(SANDBOX_MIDDLE, name + n + 4);
+}
+
+static int name_number(const char *prefix, const char *name) {
+        return strncmp(name, SANDBOX_PREFIX, strlen(SANDBOX_PREFIX)) == 0 ? name_sandbox(name) : name_slot(prefix, name);
+}
+
 typedef struct LeakSearch {
         const uint16_t *live;
         size_t n;
@@ -69,7 +82,7 @@ static int leaks_add(LeakSearch *search, const char *kind, const char *prefix, c
         int r = 0;
 
         for (char *const *p = names; r >= 0 && p && *p; p++) {
-                int slot = name_slot(prefix, *p);
+                int slot = name_number(prefix, *p);
                 bool live = slot < 0;
 
                 for (size_t i = 0; i < search->n && !live; i++)
@@ -101,6 +114,17 @@ static int leaks_nft(LeakSearch *search) {
         return r < 0 ? r : leaks_add(search, "nft", "i", names);
 }
 
+static int source_add(const char *ifname, void *userdata) {
+        return name_sandbox(ifname) < 0 ? 0 : strv_append(userdata, ifname);
+}
+
+static int leaks_sources(LeakSearch *search) {
+        _cleanup_strv_ char **names = NULL;
+        int r = nft_sources(source_add, &names);
+
+        return r < 0 && r != -ENOENT ? r : leaks_add(search, "addresses of", HOST_PREFIX, names);
+}
+
 int network_leaks(const uint16_t *live, size_t n, NetworkLeaks *ret, Error *err) {
         LeakSearch search = {.live = live, .n = n};
         int r = leaks_links(&search, HOST_PREFIX);
@@ -109,6 +133,8 @@ int network_leaks(const uint16_t *live, size_t n, NetworkLeaks *ret, Error *err)
                 r = leaks_rules(&search);
         if (r >= 0)
                 r = leaks_nft(&search);
+        if (r >= 0)
+                r = leaks_sources(&search);
         if (r < 0) {
                 network_leaks_done(&search.found);
                 return error_set_errno(err, r, "looking for leftovers of the network");
@@ -207,7 +233,7 @@ int network_remove_all(const char *before, char ***notes, Error *err) {
 
         // Only names of our own form: an "hvlan" of somebody else stays.
         for (char **p = names; r >= 0 && p && *p; p++)
-                if (strlen(*p) == strlen(HOST_PREFIX) + 4 && name_slot(HOST_PREFIX, *p) >= 0)
+                if ((strlen(*p) == strlen(HOST_PREFIX) + 4 && name_slot(HOST_PREFIX, *p) >= 0) || name_sandbox(*p) >= 0)
                         r = link_delete(*p);
         if (r >= 0)
                 r = link_delete_all_rules();

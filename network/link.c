@@ -6,6 +6,8 @@
 //    91  marked by our chains: main
 //    92  to the pools: blackhole
 //    93  in from hvNNNN: blackhole
+//    100 and more: in from a sandbox's: blackhole. The later a sandbox's number, the further in front, because the kernel
+//        walks past all rules in front of a new one
 // A foreign "flush ruleset" takes the chains and with them the mark: nothing is forwarded to or from an instance any more.
 // What it does not close is the host's own sockets (table local comes first); that is why the table is back within a second.
 #include "network/link.h"
@@ -24,7 +26,7 @@
 #include "network/peer.h"
 #include "network/ruleset.h"
 
-enum { RULE_HOST = 90, RULE_MARKED = 91, RULE_POOL = 92, RULE_VETH = 93 };
+enum { RULE_HOST = 90, RULE_MARKED = 91, RULE_POOL = 92, RULE_VETH = 93, RULE_SANDBOX = 100, RULE_LAST = RULE_SANDBOX + NETWORK_SANDBOX_LAST - NETWORK_SANDBOX_FIRST };
 #define MESSAGE_SIZE 1024
 
 static struct nlmsghdr *message_new(char *buffer, unsigned type, unsigned flags) {
@@ -61,20 +63,23 @@ int link_list(const char *prefix, char ***ret) {
         return 0;
 }
 
-int link_create_veth(const NetworkAddress *address, int netns, Error *err) {
+// `flags`: of the host's end and of the guest's.
+static int create(const NetworkAddress *address, int netns, const unsigned flags[2], Error *err) {
         char buffer[MESSAGE_SIZE];
         struct nlmsghdr *message = message_new(buffer, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
+        struct ifinfomsg *header = mnl_nlmsg_put_extra_header(message, sizeof(*header));
         struct nlattr *info, *data, *peer;
         int r;
 
-        mnl_nlmsg_put_extra_header(message, sizeof(struct ifinfomsg));
+        header->ifi_flags = header->ifi_change = flags[0];
         mnl_attr_put_strz(message, IFLA_IFNAME, address->host_ifname);
         mnl_attr_put(message, IFLA_ADDRESS, sizeof(address->host_mac), address->host_mac);
         info = mnl_attr_nest_start(message, IFLA_LINKINFO);
         mnl_attr_put_strz(message, IFLA_INFO_KIND, "veth");
         data = mnl_attr_nest_start(message, IFLA_INFO_DATA);
         peer = mnl_attr_nest_start(message, VETH_INFO_PEER);
-        mnl_nlmsg_put_extra_header(message, sizeof(struct ifinfomsg));
+        header = mnl_nlmsg_put_extra_header(message, sizeof(*header));
+        header->ifi_flags = header->ifi_change = flags[1];
         mnl_attr_put_strz(message, IFLA_IFNAME, PEER_IFNAME);
         mnl_attr_put(message, IFLA_ADDRESS, sizeof(address->mac), address->mac);
         // Born there: moving a device to another namespace makes the kernel wait for all readers of its tables, several times.
@@ -84,6 +89,14 @@ int link_create_veth(const NetworkAddress *address, int netns, Error *err) {
         mnl_attr_nest_end(message, info);
         r = netlink_talk(NETLINK_ROUTE, message, NULL, NULL);
         return r < 0 ? error_set_errno(err, r, "making the interface %s", address->host_ifname) : 0;
+}
+
+int link_create_veth(const NetworkAddress *address, int netns, Error *err) {
+        return create(address, netns, (const unsigned[2]) {0, 0}, err);
+}
+
+int link_create_sandbox(const NetworkAddress *address, int netns, Error *err) {
+        return create(address, netns, (const unsigned[2]) {IFF_NOARP, IFF_NOARP}, err);
 }
 
 int link_delete_index(unsigned index) {
@@ -113,7 +126,8 @@ static int link_up(unsigned index) {
         return netlink_talk(NETLINK_ROUTE, message, NULL, NULL);
 }
 
-static int link_address(unsigned index, int family, const char *text) {
+// IPv6 by `prefix`: with 64 the kernel adds routes of fe80::/64, on each wire the same, and walks past all of them at the next.
+static int link_address(unsigned index, int family, const char *text, unsigned prefix) {
         char buffer[MESSAGE_SIZE];
         struct nlmsghdr *message = message_new(buffer, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
         struct ifaddrmsg *header = mnl_nlmsg_put_extra_header(message, sizeof(*header));
@@ -123,7 +137,7 @@ static int link_address(unsigned index, int family, const char *text) {
         if (inet_pton(family, text, bytes) != 1)
                 return -EINVAL;
         header->ifa_family = (uint8_t) family;
-        header->ifa_prefixlen = family == AF_INET ? 32 : 64;
+        header->ifa_prefixlen = (uint8_t) prefix;
         header->ifa_scope = RT_SCOPE_LINK;
         header->ifa_flags = family == AF_INET ? 0 : IFA_F_NODAD; // the link has nobody else who could own it
         header->ifa_index = index;
@@ -194,7 +208,7 @@ static int sysctl_write(const char *ifname, const Sysctl *row, Error *err) {
         return r < 0 && row->needed ? error_set_errno(err, r, "writing %s", path) : 0;
 }
 
-int link_configure_veth(const NetworkAddress *address, Error *err) {
+static int configure(const NetworkAddress *address, bool neighbours, Error *err) {
         unsigned index = if_nametoindex(address->host_ifname);
         int r = 0;
 
@@ -202,20 +216,29 @@ int link_configure_veth(const NetworkAddress *address, Error *err) {
                 r = sysctl_write(address->host_ifname, &veth_sysctls[i], err);
         if (r < 0)
                 return r;
-        r = link_address(index, AF_INET, GATEWAY4);
+        r = link_address(index, AF_INET, GATEWAY4, 32);
         if (r >= 0)
-                r = link_address(index, AF_INET6, GATEWAY6);
+                r = link_address(index, AF_INET6, GATEWAY6, neighbours ? 64 : 128);
         if (r >= 0)
                 r = link_up(index);
         if (r >= 0)
                 r = link_route(index, AF_INET, &address->ipv4);
         if (r >= 0)
                 r = link_route(index, AF_INET6, &address->ipv6);
-        if (r >= 0)
+        if (r >= 0 && neighbours)
                 r = link_neighbour(index, AF_INET, &address->ipv4, address->mac);
-        if (r >= 0)
+        if (r >= 0 && neighbours)
                 r = link_neighbour(index, AF_INET6, &address->ipv6, address->mac);
         return r < 0 ? error_set_errno(err, r, "configuring the interface %s", address->host_ifname) : 0;
+}
+
+int link_configure_veth(const NetworkAddress *address, Error *err) {
+        return configure(address, true, err);
+}
+
+// Without ARP the kernel takes the interface's own MAC for the other end's, which it is.
+int link_configure_sandbox(const NetworkAddress *address, Error *err) {
+        return configure(address, false, err);
 }
 
 typedef struct LinkRule {
@@ -224,11 +247,13 @@ typedef struct LinkRule {
         const char *iif;           // NULL: any
         const Cidr *to;            // NULL: any
         bool blackhole;            // else: table main
+        bool is_new;               // the caller knows that there is none
 } LinkRule;
 
 static int rule_change(const LinkRule *rule, bool add) {
         char buffer[MESSAGE_SIZE];
-        struct nlmsghdr *message = message_new(buffer, add ? RTM_NEWRULE : RTM_DELRULE, add ? NLM_F_CREATE | NLM_F_EXCL : 0);
+        // To find out whether there is such a rule already, the kernel compares all of them.
+        struct nlmsghdr *message = message_new(buffer, add ? RTM_NEWRULE : RTM_DELRULE, add ? NLM_F_CREATE | (rule->is_new ? 0 : NLM_F_EXCL) : 0);
         struct fib_rule_hdr *header = mnl_nlmsg_put_extra_header(message, sizeof(*header));
         int r;
 
@@ -303,8 +328,14 @@ typedef struct RulePrune {
         size_t size;
 } RulePrune;
 
+static bool is_sandbox_rule(const SeenRule *seen) {
+        return seen->preference >= RULE_SANDBOX && seen->preference <= RULE_LAST && seen->iif && strncmp(seen->iif, SANDBOX_PREFIX, strlen(SANDBOX_PREFIX)) == 0;
+}
+
 static bool rule_doomed(const RulePrune *prune, const SeenRule *seen) {
-        if (seen->preference < RULE_HOST || seen->preference > RULE_VETH)
+        if (seen->preference > RULE_VETH && !is_sandbox_rule(seen)) // somebody else's
+                return false;
+        if (seen->preference < RULE_HOST)
                 return false;
         if (prune->iif)
                 return seen->preference == RULE_VETH && seen->iif && strcmp(seen->iif, prune->iif) == 0;
@@ -352,9 +383,9 @@ int link_add_base_rules(const NetworkSettings *settings, Error *err) {
         for (size_t i = 0; i < ELEMENTS(families); i++) {
                 Cidr pool = pool_cidr(settings, families[i]);
                 const LinkRule rules[] = {
-                        {families[i], RULE_HOST, 0, "lo", &pool, false},
-                        {families[i], RULE_MARKED, ROUTE_MARK, NULL, NULL, false},
-                        {families[i], RULE_POOL, 0, NULL, &pool, true},
+                        {families[i], RULE_HOST, 0, "lo", &pool, false, false},
+                        {families[i], RULE_MARKED, ROUTE_MARK, NULL, NULL, false, false},
+                        {families[i], RULE_POOL, 0, NULL, &pool, true, false},
                 };
                 int r = 0;
                 for (size_t k = 0; k < ELEMENTS(rules) && r >= 0; k++)
@@ -369,11 +400,30 @@ int link_add_base_rules(const NetworkSettings *settings, Error *err) {
 
 int link_add_slot_rules(const char *ifname, Error *err) {
         for (size_t i = 0; i < ELEMENTS(families); i++) {
-                int r = rule_change(&(LinkRule) {families[i], RULE_VETH, 0, ifname, NULL, true}, true);
+                int r = rule_change(&(LinkRule) {families[i], RULE_VETH, 0, ifname, NULL, true, false}, true);
                 if (r < 0)
                         return error_set_errno(err, r, "adding the routing rule of %s", ifname);
         }
         return 0;
+}
+
+static int sandbox_rules(const char *ifname, uint16_t sandbox, bool add) {
+        unsigned preference = RULE_SANDBOX + NETWORK_SANDBOX_LAST - (unsigned) sandbox;
+        int r = 0;
+
+        for (size_t i = 0; i < ELEMENTS(families) && r >= 0; i++)
+                r = rule_change(&(LinkRule) {families[i], preference, 0, ifname, NULL, true, true}, add);
+        return r;
+}
+
+int link_add_sandbox_rules(const char *ifname, uint16_t sandbox, Error *err) {
+        int r = sandbox_rules(ifname, sandbox, true);
+
+        return r < 0 ? error_set_errno(err, r, "adding the routing rule of %s", ifname) : 0;
+}
+
+int link_delete_sandbox_rules(const char *ifname, uint16_t sandbox) {
+        return sandbox_rules(ifname, sandbox, false);
 }
 
 static int rules_prune_all(const char *ifname) {
@@ -395,7 +445,7 @@ int link_delete_all_rules(void) {
 static int rule_collect(const struct nlmsghdr *message, void *userdata) {
         SeenRule seen = rule_parse(message);
 
-        return seen.preference == RULE_VETH && seen.iif ? strv_append(userdata, seen.iif) : 0;
+        return (seen.preference == RULE_VETH && seen.iif) || is_sandbox_rule(&seen) ? strv_append(userdata, seen.iif) : 0;
 }
 
 int link_list_rules(char ***ret) {

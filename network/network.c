@@ -21,6 +21,8 @@
 
 #define ID_MAX (EXPOSED_IDS - 1U)
 
+typedef struct Policies { Policy *const *list; size_t n; } Policies;
+
 void script_done(Script *script) {
         if (script->f)
                 (void) fclose(script->f);
@@ -57,7 +59,7 @@ Slot *slot_find(const Network *network, uint16_t number) {
         return NULL;
 }
 
-static Slot *slot_add(Network *network, uint16_t number) {
+Slot *slot_add(Network *network, uint16_t number) {
         static const LimitsText unlimited = {.limits = NETWORK_LIMITS_NONE};
         Slot **slots = reallocarray(network->slots, network->n_slots + 1, sizeof(Slot *));
         Slot *slot;
@@ -73,7 +75,7 @@ static Slot *slot_add(Network *network, uint16_t number) {
         return slot;
 }
 
-static void slot_remove(Network *network, uint16_t number) {
+void slot_remove(Network *network, uint16_t number) {
         for (size_t i = 0; i < network->n_slots; i++)
                 if (network->slots[i]->slot == number) {
                         slot_free(network->slots[i]);
@@ -140,8 +142,39 @@ static int slot_recover(const NftChain *chain, void *userdata) {
         return slot_add(network, number) ? 0 : -ENOMEM;
 }
 
+// "wNNNN" names a profile's instance.
+static int slot_recover_within(const char *comment, void *userdata) {
+        Slot *slot = userdata;
+        unsigned within;
+
+        if (*comment == 'w' && strlen(comment) == 5 && hex_parse(comment + 1, 4, &within))
+                slot->within = slot->limits.within = (uint16_t) within;
+        return 0;
+}
+
+// A profile of whose instance nothing is known is not written anew without its bound: it stays as it is, a leftover.
+static int recover_profiles(Network *network) {
+        for (size_t i = network->n_slots; i > 0; i--) {
+                Slot *slot = network->slots[i - 1];
+                char name[16];
+                int r = 0;
+                if (!network_is_profile(slot->slot))
+                        continue;
+                (void) snprintf(name, sizeof(name), "i%04x_judge", slot->slot);
+                r = nft_comments(name, slot_recover_within, slot);
+                if (r < 0 && r != -ENOENT)
+                        return r;
+                if (!slot->within || !slot_find(network, slot->within))
+                        slot_remove(network, slot->slot);
+        }
+        return network_recover_sandboxes(network);
+}
+
 static int network_recover(Network *network, Error *err) {
         int r = nft_chains(slot_recover, network);
+
+        if (r >= 0)
+                r = recover_profiles(network);
 
         for (size_t i = 0; i < network->n_slots && r >= 0; i++) {
                 char name[16];
@@ -167,7 +200,9 @@ static bool slot_has_device(const Network *network, uint16_t number) {
 }
 
 PolicyText slot_policy(const Slot *slot, const Compiled *compiled) {
-        return (PolicyText) {slot->slot, compiled, slot->next_id, slot->border, slot->ids_anew};
+        uint64_t until = compiled->within ? compiled_next_end(compiled->within, clock_realtime()) : UINT64_MAX;
+
+        return (PolicyText) {slot->slot, compiled, slot->next_id, slot->border, slot->ids_anew, until == UINT64_MAX ? 0 : until};
 }
 
 static int load_policy(Transaction *transaction, const Slot *slot) {
@@ -184,7 +219,7 @@ static int network_load_elements(Network *network, Error *err) {
                 r = transaction_deny_sets(transaction);
         for (size_t i = 0; i < network->n_slots && r >= 0; i++) {
                 Slot *slot = network->slots[i];
-                r = transaction_slot(transaction, &network->settings, slot->slot);
+                r = slot->within ? transaction_profile(transaction, slot->slot) : transaction_slot(transaction, &network->settings, slot->slot);
                 if (r >= 0 && slot->compiled)
                         r = load_policy(transaction, slot);
                 if (r >= 0)
@@ -193,8 +228,20 @@ static int network_load_elements(Network *network, Error *err) {
                         r = slot_restore_exposures(slot, &network->settings, transaction);
         }
         if (r >= 0)
+                r = network_load_sandboxes(network, transaction);
+        if (r >= 0)
                 r = transaction_commit(transaction);
         return r < 0 ? error_set_errno(err, r, "filling the firewall") : 0;
+}
+
+static void write_slot(const Network *network, const Slot *slot, FILE *f) {
+        ruleset_slot(f, &network->settings, slot->slot, (SlotKind) {slot->within, !slot->within && slot_has_device(network, slot->slot)});
+        if (slot->limits_set)
+                ruleset_limits(f, slot->slot, &slot->limits);
+        if (slot->cut_set)
+                ruleset_cut(f, slot->slot, slot->cut);
+        if (slot->border_set)
+                ruleset_border(f, slot->slot, &slot->border);
 }
 
 // Chains first: without the elements that lead to them everything of ours is dropped, and nothing is rejected, so that flows wait.
@@ -210,16 +257,13 @@ static int network_load(Network *network, bool anew, Error *err) {
         ruleset_base(script.f, &network->settings);
         if (network->helpers_set)
                 ruleset_helpers(script.f, &network->settings, &network->helpers);
-        for (size_t i = 0; i < network->n_slots; i++) {
-                Slot *slot = network->slots[i];
-                ruleset_slot(script.f, &network->settings, slot->slot, slot_has_device(network, slot->slot));
-                if (slot->limits_set)
-                        ruleset_limits(script.f, slot->slot, &slot->limits);
-                if (slot->cut_set)
-                        ruleset_cut(script.f, slot->slot, slot->cut);
-                if (slot->border_set)
-                        ruleset_border(script.f, slot->slot, &slot->border);
-        }
+        // What a profile's chains go through is there before them.
+        for (size_t i = 0; i < network->n_slots; i++)
+                if (!network->slots[i]->within)
+                        write_slot(network, network->slots[i], script.f);
+        for (size_t i = 0; i < network->n_slots; i++)
+                if (network->slots[i]->within)
+                        write_slot(network, network->slots[i], script.f);
         r = script_apply(&script, "loading the firewall", err);
         return r < 0 ? r : network_load_elements(network, err);
 }
@@ -230,6 +274,8 @@ int network_restore(Network *network, Error *err) {
 
         for (size_t i = 0; i < network->n_slots && r >= 0; i++) {
                 NetworkAddress address;
+                if (network->slots[i]->within) // without a wire
+                        continue;
                 network_address(&network->settings, network->slots[i]->slot, &address);
                 r = link_add_slot_rules(address.host_ifname, err);
                 if (r >= 0)
@@ -293,6 +339,7 @@ Network *network_free(Network *network) {
         for (size_t i = 0; i < network->n_slots; i++)
                 slot_free(network->slots[i]);
         free(network->slots);
+        free(network->sandboxes);
         watch_free(network->watch);
         free(network->settings.uplink);
         free(network);
@@ -307,14 +354,14 @@ static int check_slot(const Network *network, uint16_t slot, Error *err) {
         return 0;
 }
 
-static int slot_load(Network *network, uint16_t number, bool device, Error *err) {
+int slot_load(Network *network, uint16_t number, bool device, Error *err) {
         _cleanup_(script_done) Script script = {0};
         Slot *slot = slot_find(network, number);
         int r = script_open(&script, err);
 
         if (r < 0)
                 return r;
-        ruleset_slot(script.f, &network->settings, number, device);
+        ruleset_slot(script.f, &network->settings, number, (SlotKind) {slot ? slot->within : 0, device});
         if (slot && !slot->limits_set) {
                 ruleset_limits(script.f, number, &slot->limits);
                 ruleset_cut(script.f, number, false);
@@ -324,7 +371,7 @@ static int slot_load(Network *network, uint16_t number, bool device, Error *err)
         r = script_apply(&script, "adding an instance to the firewall", err);
         if (r < 0)
                 return r;
-        r = transact_slot(&network->settings, number, true);
+        r = slot && slot->within ? transact_profile(number, true) : transact_slot(&network->settings, number, true);
         return r < 0 ? error_set_errno(err, r, "adding an instance to the firewall") : 0;
 }
 
@@ -425,22 +472,36 @@ int network_unplug(unsigned interface, Error *err) {
         return r < 0 ? error_set_errno(err, r, "removing the interface %u", interface) : 0;
 }
 
-int network_detach(Network *network, uint16_t number, Error *err) {
-        _cleanup_(script_done) Script script = {0};
+// What leads a slot's packets to its chains, and what comes over its wire.
+static int lead_away(Network *network, uint16_t number, Error *err) {
         NetworkAddress address;
         int r;
 
+        if (network_is_profile(number))
+                return sandboxes_detach(network, number, err);
+        r = profiles_detach(network, number, err);
+        if (r < 0)
+                return r;
         network_address(&network->settings, number, &address);
         r = link_delete(address.host_ifname);
         if (r >= 0)
                 r = link_delete_slot_rules(address.host_ifname);
-        if (r < 0)
-                return error_set_errno(err, r, "removing the interface %s", address.host_ifname);
-        r = slot_load(network, number, false, err); // removing cannot fail for absence then
+        return r < 0 ? error_set_errno(err, r, "removing the interface %s", address.host_ifname) : 0;
+}
+
+int network_detach(Network *network, uint16_t number, Error *err) {
+        _cleanup_(script_done) Script script = {0};
+        int r;
+
+        if (network_is_sandbox(number))
+                return network_sandbox_detach(network, number, err);
+        r = lead_away(network, number, err);
+        if (r >= 0)
+                r = slot_load(network, number, false, err); // removing cannot fail for absence then
         if (r < 0)
                 return r;
-        r = transact_slot(&network->settings, number, false);
-        if (r >= 0)
+        r = network_is_profile(number) ? transact_profile(number, false) : transact_slot(&network->settings, number, false);
+        if (r >= 0 && !network_is_profile(number))
                 r = slot_unexpose_all(&network->settings, number);
         if (r < 0)
                 return error_set_errno(err, r, "removing an instance from the firewall");
@@ -537,8 +598,18 @@ static int slot_assign_or_restart(Slot *slot, Compiled *compiled, KnownId **ret,
         return slot_assign(slot, compiled, ret, ret_n);
 }
 
+int slot_renumber(Slot *slot, Compiled *compiled, KnownId **ret, size_t *ret_n) {
+        size_t n_known = slot->n_known;
+        int r;
+
+        slot->n_known = 0; // none is kept
+        r = slot_assign_or_restart(slot, compiled, ret, ret_n);
+        slot->n_known = n_known;
+        return r;
+}
+
 // Once more: what the earlier policy admitted between the first time and its end has a mark that means another rule now.
-static int slot_restarted(Slot *slot, Error *err) {
+int slot_restarted(Slot *slot, Error *err) {
         int r = nft_forget_flows((uint32_t) slot->slot << 16, 0xffff0000);
 
         if (r < 0)
@@ -548,8 +619,33 @@ static int slot_restarted(Slot *slot, Error *err) {
         return 0;
 }
 
+static int policy_commit(Network *network, Slot *slot, const Compiled *compiled, Renewals *renewals) {
+        _cleanup_(transaction_freep) Transaction *transaction = NULL;
+        PolicyText text = slot_policy(slot, compiled);
+        int r = transaction_new(&transaction);
+
+        if (r >= 0)
+                r = transaction_policy(transaction, &text);
+        if (r >= 0)
+                r = profiles_renew(network, slot, compiled, transaction, renewals);
+        return r < 0 ? r : transaction_commit(transaction);
+}
+
+static int slot_compile(const Network *network, const Slot *slot, Policies policies, Compiled **ret, Error *err) {
+        const Slot *within = slot->within ? slot_find(network, slot->within) : NULL;
+        int r;
+
+        if (slot->within && !(within && within->compiled))
+                return error_set(err, ERR_CONFLICT, "network slot %u, of which %u is a profile, has no policy yet", slot->within, slot->slot);
+        r = compiled_new(policies.list, policies.n, ret, err);
+        if (r >= 0 && within)
+                compiled_set_within(*ret, within->compiled);
+        return r;
+}
+
 int network_set_policy(Network *network, uint16_t number, Policy *const *policies, size_t n, Error *err) {
         _cleanup_(compiled_freep) Compiled *compiled = NULL;
+        _cleanup_(renewals_done) Renewals renewals = {0};
         _cleanup_free_ KnownId *known = NULL;
         Slot *slot = slot_find(network, number);
         size_t n_known;
@@ -557,14 +653,13 @@ int network_set_policy(Network *network, uint16_t number, Policy *const *policie
 
         if (!slot)
                 return error_set(err, ERR_NOT_FOUND, "network slot %u is not attached", number);
-        r = compiled_new(policies, n, &compiled, err);
+        r = slot_compile(network, slot, (Policies) {policies, n}, &compiled, err);
         if (r < 0)
                 return r;
         r = slot_assign_or_restart(slot, compiled, &known, &n_known);
         if (r < 0)
                 return error_set_errno(err, r, "numbering the rules of slot %u", number);
-        PolicyText text = slot_policy(slot, compiled);
-        r = transact_policy(&text);
+        r = policy_commit(network, slot, compiled, &renewals);
         if (r < 0)
                 return error_set_errno(err, r, "replacing the policy of network slot %u", number);
         compiled_free(slot->compiled);
@@ -572,7 +667,8 @@ int network_set_policy(Network *network, uint16_t number, Policy *const *policie
         slot->compiled = TAKE_PTR(compiled);
         slot->known = TAKE_PTR(known);
         slot->n_known = n_known;
-        return slot->ids_anew ? slot_restarted(slot, err) : 0;
+        r = renewals_commit(network, slot, &renewals, err);
+        return slot->ids_anew ? slot_restarted(slot, err) : r;
 }
 
 int network_counters(Network *network, uint16_t number, NetworkCounters *ret, Error *err) {
@@ -619,12 +715,13 @@ int network_dump(Network *network, uint16_t number, char **ret, Error *err) {
                 "chain inet hostd i%04x_host", "chain inet hostd i%04x_deny",  "chain inet hostd i%04x_rate",
                 "chain inet hostd i%04x_back", "chain inet hostd i%04x_pass",  "chain inet hostd i%04x_spent", "chain inet hostd i%04x_cut",
                 "chain inet hostd i%04x_nat",  "chain inet hostd i%04x_border", "chain inet hostd i%04x_local", "chain inet hostd i%04x_answer",
-                "chain inet hostd i%04x_enter", "chain inet hostd i%04x_dns",
+                "chain inet hostd i%04x_enter", "chain inet hostd i%04x_dns",  "chain inet hostd i%04x_admit", "chain inet hostd i%04x_take",
+                "chain inet hostd i%04x_lead", "chain inet hostd i%04x_judge",
                 "map inet hostd i%04x_names4", "map inet hostd i%04x_names6", "map inet hostd i%04x_expose4", "map inet hostd i%04x_expose6",
                 "set inet hostd i%04x_live",   "set inet hostd i%04x_conn",    "quota inet hostd i%04x_budget",
                 "chain netdev hostd i%04x",
         };
-        size_t n = ELEMENTS(objects) - !slot_has_device(network, number);
+        size_t n = ELEMENTS(objects) - !(slot_has_device(network, number));
         _cleanup_(script_done) Script script = {0};
         int r = script_open(&script, err);
 

@@ -22,15 +22,6 @@ typedef struct NetworkSettings {
         bool ipv6_nat;            // masquerade v6 (ULA) or route /128s of a public prefix
 } NetworkSettings;
 
-// One space of numbers, so that marks, chains, addresses and records need one field: instances and builds, profiles (what sandboxes of one
-// instance with the same policies share: chains, sets and marks, no wire), and sandboxes (a wire, no chains).
-#define NETWORK_PROFILE_FIRST 0x0800
-#define NETWORK_PROFILE_LAST 0x0fff
-#define NETWORK_SANDBOX_FIRST 0x1000
-#define NETWORK_SANDBOX_LAST 0x1fff
-static inline bool network_is_profile(uint16_t number) { return number >= NETWORK_PROFILE_FIRST && number <= NETWORK_PROFILE_LAST; }
-static inline bool network_is_sandbox(uint16_t number) { return number >= NETWORK_SANDBOX_FIRST && number <= NETWORK_SANDBOX_LAST; }
-
 typedef struct NetworkAddress { // what one slot or sandbox gets; pure function of the settings
         char host_ifname[16];
         unsigned char mac[6], host_mac[6];
@@ -154,7 +145,7 @@ int network_watch_fd(Network *network);
 int network_watch_dispatch(Network *network, bool *ret_lost);
 int network_restore(Network *network, Error *err);
 
-// Kernel objects of ours (veths, chains, sets, rules) of slots that are not in `live`. network_detach() of the slot removes them.
+// Kernel objects of ours (veths, chains, sets, rules) of slots, profiles and sandboxes that are not in `live`. network_detach() of the number removes them.
 typedef struct NetworkLeak {
         uint16_t slot;
         char *object; // "interface hv0001"

@@ -21,9 +21,28 @@ int slot_recover_limits(Slot *slot) {
         char name[16];
         int r;
 
-        (void) snprintf(name, sizeof(name), "i%04x_pass", slot->slot);
+        (void) snprintf(name, sizeof(name), "i%04x_take", slot->slot);
         r = nft_comments(name, recover_comment, slot);
+        (void) snprintf(name, sizeof(name), "i%04x_admit", slot->slot);
+        if (r >= 0 || r == -ENOENT)
+                r = nft_comments(name, recover_comment, slot);
         return r == -ENOENT ? 0 : r;
+}
+
+static bool has_profile(const Network *network, uint16_t number) {
+        for (size_t i = 0; i < network->n_slots; i++)
+                if (network->slots[i]->within == number)
+                        return true;
+        return false;
+}
+
+int slot_forget_flows(const Network *network, const Slot *slot) {
+        int r = nft_forget_flows((uint32_t) slot->slot << 16, 0xffff0000);
+
+        for (size_t i = 0; i < network->n_slots && r >= 0; i++)
+                if (network->slots[i]->within == slot->slot)
+                        r = nft_forget_flows((uint32_t) network->slots[i]->slot << 16, 0xffff0000);
+        return r;
 }
 
 int slot_pace(Network *network, Slot *slot, Error *err) {
@@ -41,7 +60,7 @@ int slot_pace(Network *network, Slot *slot, Error *err) {
                 return error_set_errno(err, r, "setting the download rate of %s", address.host_ifname);
         network->lacks_rate = network->lacks_rate || outcome.no_rate;
         network->lacks_fair = network->lacks_fair || outcome.no_fair;
-        slot->limits.police_download = outcome.no_rate;
+        slot->limits.police_download = outcome.no_rate || has_profile(network, slot->slot);
         return 0;
 }
 
@@ -55,6 +74,16 @@ static int limits_load(Slot *slot, Error *err) {
         r = script_apply(&script, "setting the limits of the network", err);
         slot->limits.connections_anew = slot->limits.destinations_anew = slot->limits.traffic_anew = false;
         return r;
+}
+
+// The wire's own queue shapes what goes over it alone: of several wires the sum is held by dropping.
+int limits_share(Network *network, Slot *slot, Error *err) {
+        bool before = slot->limits.police_download;
+        int r = slot_pace(network, slot, err);
+
+        if (r < 0 || !slot->limits_set || before == slot->limits.police_download)
+                return r;
+        return limits_load(slot, err);
 }
 
 int network_set_limits(Network *network, uint16_t number, const NetworkLimits *limits, Error *err) {
@@ -154,7 +183,7 @@ int network_set_cut(Network *network, uint16_t number, bool cut, Error *err) {
         if (r < 0)
                 return r;
         if (cut || slot->cut) // not of a slot that an earlier hostd left open
-                r = nft_forget_flows((uint32_t) number << 16, 0xffff0000);
+                r = slot_forget_flows(network, slot);
         if (r < 0)
                 return error_set_errno(err, r, "forgetting the connections of slot %u", number);
         if (!cut)

@@ -266,6 +266,26 @@ int nft_marks(const char *set, NftMarkHandler fn, void *userdata) {
         return elements_dump(set, (ElementsVisit) {mark_visit, &visit});
 }
 
+typedef struct SourceVisit { NftSourceHandler fn; void *userdata; } SourceVisit;
+
+static int source_visit(struct nftnl_set_elem *element, void *userdata) {
+        SourceVisit *visit = userdata;
+        char ifname[17] = "";
+        uint32_t size;
+        const void *key = nftnl_set_elem_get(element, NFTNL_SET_ELEM_KEY, &size);
+
+        if (!key || size < 16)
+                return 0;
+        memcpy(ifname, key, 16);
+        return visit->fn(ifname, visit->userdata);
+}
+
+int nft_sources(NftSourceHandler fn, void *userdata) {
+        SourceVisit visit = {fn, userdata};
+
+        return elements_dump("src4", (ElementsVisit) {source_visit, &visit});
+}
+
 typedef struct MapVisit {
         NftNameHandler name;
         NftExposedHandler exposed;
@@ -438,6 +458,81 @@ int nft_forget_flows(uint32_t mark, uint32_t mask) {
         mnl_attr_put_u32(message, CTA_MARK, htonl(mark));
         mnl_attr_put_u32(message, CTA_MARK_MASK, htonl(mask));
         return netlink_talk(NETLINK_NETFILTER, message, NULL, NULL);
+}
+
+typedef struct FlowVisit {
+        const NftFlows *flows;
+        char *found; // attributes CTA_TUPLE_ORIG, one behind the other
+        size_t size;
+} FlowVisit;
+
+static const struct nlattr *attr_in(const struct nlattr *nest, uint16_t type) {
+        const struct nlattr *attr;
+
+        mnl_attr_for_each_nested(attr, nest)
+                if (mnl_attr_get_type(attr) == type)
+                        return attr;
+        return NULL;
+}
+
+static bool tuple_is_of(const struct nlattr *tuple, const NftFlows *flows) {
+        bool four = flows->family == AF_INET;
+        const struct nlattr *ip = attr_in(tuple, CTA_TUPLE_IP), *source = ip ? attr_in(ip, four ? CTA_IP_V4_SRC : CTA_IP_V6_SRC) : NULL;
+        size_t size = four ? 4 : 16;
+
+        return source && mnl_attr_get_payload_len(source) == size && memcmp(mnl_attr_get_payload(source), flows->address, size) == 0;
+}
+
+static int flow_read(const struct nlmsghdr *message, void *userdata) {
+        FlowVisit *visit = userdata;
+        const struct nlattr *attr;
+
+        mnl_attr_for_each(attr, message, sizeof(struct nfgenmsg)) {
+                size_t size = MNL_ALIGN(attr->nla_len);
+                char *found;
+                if (mnl_attr_get_type(attr) != CTA_TUPLE_ORIG || !tuple_is_of(attr, visit->flows))
+                        continue;
+                found = realloc(visit->found, visit->size + size);
+                if (!found)
+                        return -ENOMEM;
+                memcpy(found + visit->size, attr, attr->nla_len);
+                visit->found = found;
+                visit->size += size;
+        }
+        return 0;
+}
+
+static int flow_delete(int family, const struct nlattr *tuple) {
+        char buffer[1024];
+        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE, (uint8_t) family);
+        int r;
+
+        if (tuple->nla_len > sizeof(buffer) / 2)
+                return -EINVAL;
+        message->nlmsg_flags |= NLM_F_ACK;
+        mnl_attr_put(message, CTA_TUPLE_ORIG | NLA_F_NESTED, mnl_attr_get_payload_len(tuple), mnl_attr_get_payload(tuple));
+        r = netlink_talk(NETLINK_NETFILTER, message, NULL, NULL);
+        return r == -ENOENT ? 0 : r; // it ended meanwhile
+}
+
+// First all, then their deletions: in the middle of a dump they would interrupt it.
+int nft_forget_flows_of(const NftFlows *flows) {
+        char buffer[256];
+        struct nlmsghdr *message = request_new(buffer, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET, (uint8_t) flows->family);
+        FlowVisit visit = {.flows = flows};
+        int r;
+
+        message->nlmsg_flags |= NLM_F_DUMP;
+        mnl_attr_put_u32(message, CTA_MARK, htonl(flows->mark));
+        mnl_attr_put_u32(message, CTA_MARK_MASK, htonl(flows->mask));
+        r = netlink_talk(NETLINK_NETFILTER, message, flow_read, &visit);
+        for (size_t at = 0; at < visit.size && r >= 0;) {
+                const struct nlattr *tuple = (const struct nlattr *) (visit.found + at);
+                at += MNL_ALIGN(tuple->nla_len);
+                r = flow_delete(flows->family, tuple);
+        }
+        free(visit.found);
+        return r;
 }
 
 typedef struct NameVisit { char ***names; uint16_t attribute; } NameVisit;

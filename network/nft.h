@@ -46,6 +46,9 @@ typedef struct NftNameElement {
 } NftNameElement;
 typedef int (*NftNameHandler)(const NftNameElement *element, void *userdata);
 int nft_names_map(const char *set, int family, NftNameHandler fn, void *userdata);
+// Interfaces that have an address in src4.
+typedef int (*NftSourceHandler)(const char *ifname, void *userdata);
+int nft_sources(NftSourceHandler fn, void *userdata);
 // Elements of a map of exposed ports: where each leads.
 typedef struct NftExposed {
         int family;
@@ -73,6 +76,9 @@ int nft_rules(const NftPlace *place, NftRuleHandler fn, void *userdata);
 int nft_own_pid(uint32_t *ret);
 // Forgets connections whose mark has these bits.
 int nft_forget_flows(uint32_t mark, uint32_t mask);
+// And, of these, those that this address began. One by one: it takes as long as there are connections on the host.
+typedef struct NftFlows { uint32_t mark, mask; int family; const void *address; } NftFlows;
+int nft_forget_flows_of(const NftFlows *flows);
 
 // Appends the names of all chains, sets and objects in tables named hostd.
 int nft_names(char ***names);

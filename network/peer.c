@@ -115,3 +115,29 @@ int peer_configure(const NetworkAddress *address, int netns, Error *err) {
                 r = peer_route(socket, index, AF_INET6, false);
         return r < 0 ? error_set_errno(err, r, "configuring the guest's end of %s", address->host_ifname) : 0;
 }
+
+static int peer_local(struct mnl_socket *socket, unsigned index, const struct in6_addr *own) {
+        char buffer[MESSAGE_SIZE];
+        struct nlmsghdr *message = request_new(buffer, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE);
+        struct rtmsg *header = mnl_nlmsg_put_extra_header(message, sizeof(*header));
+
+        header->rtm_family = AF_INET6;
+        header->rtm_dst_len = 128;
+        header->rtm_table = RT_TABLE_LOCAL;
+        header->rtm_protocol = RTPROT_BOOT;
+        header->rtm_scope = RT_SCOPE_HOST;
+        header->rtm_type = RTN_LOCAL;
+        mnl_attr_put(message, RTA_DST, sizeof(*own), own);
+        mnl_attr_put_u32(message, RTA_OIF, index);
+        return netlink_talk_on(socket, message, NULL, NULL);
+}
+
+int peer_settle(const NetworkAddress *address, int netns) {
+        _cleanup_(netlink_closep) struct mnl_socket *socket = NULL;
+        unsigned index;
+        int r = netlink_open_in(netns, &socket);
+
+        if (r >= 0)
+                r = peer_index(socket, &index);
+        return r < 0 ? r : peer_local(socket, index, &address->ipv6);
+}

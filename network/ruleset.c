@@ -62,6 +62,7 @@ static void base_spoof(FILE *f) {
         RULE(f, "spoof", "iifname != \"" HOST_PREFIX "*\" accept");
         RULE(f, "spoof", "iifname . ip saddr @src4 meta mark set meta mark or 0x%x accept", ROUTE_MARK);
         RULE(f, "spoof", "iifname . ip6 saddr @src6 meta mark set meta mark or 0x%x accept", ROUTE_MARK);
+        RULE(f, "spoof", "iifname \"" SANDBOX_PREFIX "*\" counter drop"); // whose wire needs no neighbour discovery
         // Neighbour discovery ends on the host: it gets no mark and so cannot be forwarded.
         RULE(f, "spoof", "ip6 saddr { ::, fe80::/10 } icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } ip6 hoplimit 255 accept");
         RULE(f, "spoof", "counter drop");
@@ -79,13 +80,16 @@ static void base_filter(FILE *f) {
         base_chain(f, "input", "type filter hook input priority 0");
         RULE(f, "input", "iifname != \"" HOST_PREFIX "*\" accept");
         RULE(f, "input", "iifname vmap @host_v");
+        RULE(f, "input", "iifname vmap @host_p");
         RULE(f, "input", "counter drop");
         base_chain(f, "forward", "type filter hook forward priority 0");
         RULE(f, "forward", "iifname \"" HOST_PREFIX "*\" ct state invalid counter drop");
         RULE(f, "forward", "oifname \"" HOST_PREFIX "*\" ct state invalid counter drop");
         RULE(f, "forward", "iifname vmap @out_v");
+        RULE(f, "forward", "iifname vmap @out_p");
         RULE(f, "forward", "iifname \"" HOST_PREFIX "*\" counter drop");
         RULE(f, "forward", "oifname vmap @in_v");
+        RULE(f, "forward", "oifname vmap @in_p");
         RULE(f, "forward", "oifname \"" HOST_PREFIX "*\" counter drop");
 }
 
@@ -109,6 +113,10 @@ void ruleset_base(FILE *f, const NetworkSettings *settings) {
         fprintf(f, "add set inet hostd src4 { type ifname . ipv4_addr; }\nadd set inet hostd src6 { type ifname . ipv6_addr; }\n");
         fprintf(f, "add map inet hostd out_v { type ifname : verdict; }\nadd map inet hostd in_v { type ifname : verdict; }\n"
                    "add map inet hostd host_v { type ifname : verdict; }\n");
+        // Of profiles, by how the names of their sandboxes' interfaces begin: to add a sandbox is to add its addresses to src4 and src6. An
+        // element of these maps would have the kernel look at every chain that any of them leads to, for each sandbox anew.
+        fprintf(f, "add map inet hostd out_p { type ifname : verdict; flags interval; }\nadd map inet hostd in_p { type ifname : verdict; flags interval; }\n"
+                   "add map inet hostd host_p { type ifname : verdict; flags interval; }\n");
         base_spoof(f);
         base_return(f, &pools);
         base_filter(f);
@@ -117,14 +125,14 @@ void ruleset_base(FILE *f, const NetworkSettings *settings) {
 }
 
 typedef struct SlotText { // everything of one slot that is printed, ready
-        uint16_t slot;
+        uint16_t slot, within; // within: of a profile, the slot of its instance; else 0
         NetworkAddress address;
         char stem[8], four[INET_ADDRSTRLEN], six[INET6_ADDRSTRLEN], local[INET6_ADDRSTRLEN], mac[18];
-        char out[16], in[16], host[16], deny[16], rules[16], rate[16], back[16], cut[16];
+        char out[16], in[16], host[16], deny[16], judge[16], rules[16], back[16];
 } SlotText;
 
-static SlotText slot_text(const NetworkSettings *settings, uint16_t slot) {
-        SlotText t = {.slot = slot};
+static SlotText slot_text(const NetworkSettings *settings, uint16_t slot, uint16_t within) {
+        SlotText t = {.slot = slot, .within = within};
         const unsigned char *m = t.address.mac;
         struct in6_addr local = {.s6_addr = {0xfe, 0x80}};
 
@@ -141,14 +149,13 @@ static SlotText slot_text(const NetworkSettings *settings, uint16_t slot) {
         (void) snprintf(t.host, sizeof(t.host), "%s_host", t.stem);
         (void) snprintf(t.deny, sizeof(t.deny), "%s_deny", t.stem);
         (void) snprintf(t.rules, sizeof(t.rules), "%s_rules", t.stem);
-        (void) snprintf(t.rate, sizeof(t.rate), "%s_rate", t.stem);
+        (void) snprintf(t.judge, sizeof(t.judge), "%s_judge", t.stem);
         (void) snprintf(t.back, sizeof(t.back), "%s_back", t.stem);
-        (void) snprintf(t.cut, sizeof(t.cut), "%s_cut", t.stem);
         return t;
 }
 
 // All chains of a slot in `inet hostd`, whoever fills them.
-static const char *const slot_chains[] = {"nat", "out", "in", "host", "rules", "rate", "back", "pass", "spent", "cut", "border", "local", "answer", "enter", "dns", "deny"};
+static const char *const slot_chains[] = {"lead", "nat", "out", "in", "host", "judge", "rules", "rate", "back", "pass", "admit", "take", "spent", "cut", "border", "local", "answer", "enter", "dns", "deny"};
 static const char *const counter_names[] = {"tx", "rx", "denied", "connections", "connection_rate", "destinations", "traffic"};
 
 static void slot_objects(FILE *f, const SlotText *t) {
@@ -163,6 +170,8 @@ static void slot_objects(FILE *f, const SlotText *t) {
 
 static void slot_deny(FILE *f, const SlotText *t) {
         chain_new(f, t->deny);
+        if (t->within) // its instance's rules had allowed it, and left their mark
+                RULE(f, t->deny, "ct state established ct mark and 0xffff0000 == 0x%04x0000 ct mark set 0x%04x0000", t->within, t->slot);
         RULE(f, t->deny, "counter name %s_denied", t->stem);
         chain_refuse(f, t->deny, t->slot);
 }
@@ -177,13 +186,50 @@ static void established_accept(FILE *f, const char *chain, const SlotText *t) {
         }
 }
 
+// What holds for a profile's instance holds for the sum of it and its sandboxes.
+static void both(FILE *f, const char *chain, const SlotText *t, const char *what) {
+        RULE(f, chain, "jump %s_%s", t->stem, what);
+        if (t->within)
+                RULE(f, chain, "jump i%04x_%s", t->within, what);
+}
+
+// Of a profile's connection that is being judged elsewhere at this very moment, its instance's too.
+static const char *own_marks(const SlotText *t, char buf[static 32]) {
+        (void) snprintf(buf, 32, t->within ? "{ 0x%04x0000, 0x%04x0000 }" : "0x%04x0000", t->slot, t->within);
+        return buf;
+}
+
+// Of a profile: its instance's rules first, which leave a live mark of theirs or have denied, then its own, which leave the mark that stays. A
+// mark that is live already was written by another processor, which is through with the same two. What follows a refusal by neither is
+// the caller's, who finds a mark that no rule has.
+static void slot_judge(FILE *f, const SlotText *t) {
+        chain_new(f, t->judge);
+        if (!t->within)
+                return;
+        RULE(f, t->judge, "jump i%04x_rules comment \"w%04x\"", t->within, t->within);
+        RULE(f, t->judge, "ct mark != @i%04x_live ct mark != @%s_live ct mark set 0x%04x0000 return", t->within, t->stem, t->slot);
+        RULE(f, t->judge, "jump %s", t->rules);
+        RULE(f, t->judge, "ct mark set 0x%04x0000", t->slot);
+}
+
+// A connection is led to the border if either list needs a name for it.
+static void slot_lead(FILE *f, const SlotText *t) {
+        char lead[16];
+
+        (void) snprintf(lead, sizeof(lead), "%s_lead", t->stem);
+        chain_new(f, lead);
+        if (t->within)
+                both(f, lead, t, "nat");
+}
+
 static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t) {
         Pools pools = pools_format(settings);
+        char marks[32];
 
         chain_new(f, t->out);
         RULE(f, t->out, "counter name %s_tx", t->stem);
-        RULE(f, t->out, "jump %s", t->cut);
-        RULE(f, t->out, "jump %s", t->rate);
+        both(f, t->out, t, "cut");
+        both(f, t->out, t, "rate");
         established_accept(f, t->out, t);
         // Of a connection from outside only what is exposed passes; the rules know the host's address as its destination.
         RULE(f, t->out, "ct direction reply goto %s", t->deny);
@@ -191,26 +237,30 @@ static void slot_out(FILE *f, const NetworkSettings *settings, const SlotText *t
         // where it goes. Ours are not here: what is redirected ends on the host, and what is exposed begins outside.
         RULE(f, t->out, "ct status dnat goto %s", t->deny);
         RULE(f, t->out, "ct state != { new, established } goto %s", t->deny);
-        RULE(f, t->out, "ct state established ct mark and 0xffff0000 != 0x%04x0000 goto %s", t->slot, t->deny);
+        RULE(f, t->out, "ct state established ct mark and 0xffff0000 != %s goto %s", own_marks(t, marks), t->deny);
         // A connection that the kernel does not know is not picked up in its middle: it was never judged.
         RULE(f, t->out, "ct state new meta l4proto tcp tcp flags & (fin|syn|rst|ack) != syn goto %s", t->deny);
         chain_keep_out(f, t->out, &pools, t->deny);
-        RULE(f, t->out, "jump %s", t->rules);
+        RULE(f, t->out, "jump %s", t->within ? t->judge : t->rules);
         RULE(f, t->out, "goto %s", t->deny);
 }
 
 static void slot_in(FILE *f, const SlotText *t) {
+        char marks[32];
+
         chain_new(f, t->in);
         RULE(f, t->in, "counter name %s_rx", t->stem);
-        RULE(f, t->in, "jump %s", t->cut);
+        both(f, t->in, t, "cut");
         // Only of what the instance began: a stranger who sends packets must not use up its traffic.
         RULE(f, t->in, "ct state established jump %s", t->back);
+        if (t->within)
+                RULE(f, t->in, "ct state established jump i%04x_back", t->within);
         established_accept(f, t->in, t);
         for (int four = 4; four <= 6; four += 2)
                 RULE(f, t->in, "ct state new ct status dnat meta nfproto ipv%d meta l4proto { tcp, udp } ct mark set meta l4proto . ct original proto-dst . "
                                "%s saddr map @%s_expose%d ct mark @%s_exposed goto %s_enter",
                      four, four == 4 ? "ip" : "ip6", t->stem, four, t->stem, t->stem);
-        RULE(f, t->in, "ct state established ct direction reply ct mark and 0xffff0000 == 0x%04x0000 jump %s", t->slot, t->rules);
+        RULE(f, t->in, "ct state established ct direction reply ct mark and 0xffff0000 %s%s jump %s", t->within ? "" : "== ", own_marks(t, marks), t->within ? t->judge : t->rules);
         // Admitted once, not any more: tell the other end as well.
         RULE(f, t->in, "ct state established ct mark and 0xffff0000 == 0x%04x0000 meta l4proto tcp reject with tcp reset", t->slot);
         RULE(f, t->in, "counter drop");
@@ -219,7 +269,7 @@ static void slot_in(FILE *f, const SlotText *t) {
 static void slot_host(FILE *f, const SlotText *t) {
         chain_new(f, t->host);
         RULE(f, t->host, "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept");
-        RULE(f, t->host, "jump %s", t->cut);
+        both(f, t->host, t, "cut");
         RULE(f, t->host, "icmp type echo-request limit rate 5/second accept");
         RULE(f, t->host, "icmpv6 type echo-request limit rate 5/second accept");
         // Answers to what the host itself began (previews, health checks).
@@ -255,26 +305,28 @@ static void slot_netdev(FILE *f, const SlotText *t) {
         fprintf(f, "%s %s\n", rule, spoof);
 }
 
-void ruleset_slot(FILE *f, const NetworkSettings *settings, uint16_t slot, bool device) {
-        SlotText t = slot_text(settings, slot);
+void ruleset_slot(FILE *f, const NetworkSettings *settings, uint16_t slot, SlotKind kind) {
+        SlotText t = slot_text(settings, slot, kind.within);
 
         slot_objects(f, &t);
         slot_deny(f, &t);
         slot_out(f, settings, &t);
         slot_in(f, &t);
         slot_host(f, &t);
-        if (device)
+        slot_judge(f, &t);
+        slot_lead(f, &t);
+        if (kind.device)
                 slot_netdev(f, &t);
 }
 
 void ruleset_gate(FILE *f, const NetworkSettings *settings, uint16_t slot) {
-        SlotText t = slot_text(settings, slot);
+        SlotText t = slot_text(settings, slot, 0);
 
         slot_netdev(f, &t);
 }
 
 void ruleset_slot_remove(FILE *f, const NetworkSettings *settings, uint16_t slot) {
-        SlotText t = slot_text(settings, slot);
+        SlotText t = slot_text(settings, slot, 0);
 
         // nft of Debian 12 has no "destroy": what may be absent is added first.
         slot_objects(f, &t);
@@ -478,10 +530,14 @@ static int policy_rules(const Writer *w, const Compiled *compiled) {
         return r < 0 ? r : policy_groups(w, &behind);
 }
 
-uint64_t ruleset_left_ms(const CompiledRule *rule) {
+uint64_t ruleset_left_ms(uint64_t until) {
         usec_t now = clock_realtime();
 
-        return rule->until > now ? (rule->until - now) / USEC_PER_MSEC + 1 : 1;
+        return until > now ? (until - now) / USEC_PER_MSEC + 1 : 1;
+}
+
+uint64_t ruleset_live_until(const PolicyText *text, const CompiledRule *rule) {
+        return rule->until && text->until ? MIN2(rule->until, text->until) : rule->until ?: text->until;
 }
 
 int ruleset_policy(FILE *f, const PolicyText *text) {
@@ -508,8 +564,8 @@ int ruleset_policy(FILE *f, const PolicyText *text) {
                         if (!*separator)
                                 fprintf(f, "add element inet hostd i%04x_live { ", slot);
                         fprintf(f, "%s0x%04x%04x", separator, slot, compiled->rules[i].id);
-                        if (compiled->rules[i].until)
-                                fprintf(f, " timeout %llums", (unsigned long long) ruleset_left_ms(&compiled->rules[i]));
+                        if (ruleset_live_until(text, &compiled->rules[i]))
+                                fprintf(f, " timeout %llums", (unsigned long long) ruleset_left_ms(ruleset_live_until(text, &compiled->rules[i])));
                         fprintf(f, " comment \"%s\"", compiled->rules[i].digest);
                         separator = ", ";
                 }

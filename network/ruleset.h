@@ -8,7 +8,8 @@
 #include "network/network.h"
 
 #define HOST_PREFIX "hv"     // host ends of the veths; the rules match "hv*"
-#define SANDBOX_PREFIX "hvs" // those of sandboxes, which no slot's name begins with: it goes on with a digit
+#define SANDBOX_PREFIX "hvs" // those of sandboxes, "hvs0800x1001": profile and sandbox. No slot's name begins so, it goes on with a digit
+#define SANDBOX_MIDDLE "x"
 #define ROUTE_MARK 0x100   // set by the chains that have checked a packet; without it the ip rules blackhole
 #define LOG_GROUP 10
 #define GATEWAY4 "169.254.0.1"
@@ -24,8 +25,9 @@ void chain_keep_out(FILE *f, const char *chain, const Pools *pools, const char *
 // Tables, sets, maps and base chains; all can be there already and keep what they hold.
 void ruleset_base(FILE *f, const NetworkSettings *settings);
 // Chains, sets and counters of one slot, without the map elements that lead to them; its policy, live set and rate are left as they are. `device`: also the
-// netdev chain, made anew (the veth must exist).
-void ruleset_slot(FILE *f, const NetworkSettings *settings, uint16_t slot, bool device);
+// netdev chain, made anew (the veth must exist). `within`: of a profile, the slot of its instance, whose chains must be there; else 0.
+typedef struct SlotKind { uint16_t within; bool device; } SlotKind;
+void ruleset_slot(FILE *f, const NetworkSettings *settings, uint16_t slot, SlotKind kind);
 // The netdev chain alone.
 void ruleset_gate(FILE *f, const NetworkSettings *settings, uint16_t slot);
 // The map elements must be gone before.
@@ -41,7 +43,7 @@ typedef struct RuleLine {
 #define RULE_LINES_MAX (COMPILED_PORTS_MAX + 1)
 // None for a rule by name: the proxy and maps of addresses enforce it. Where there are such maps its mark is in the live set all the same.
 size_t ruleset_lines(const CompiledRule *rule, RuleLine *ret);
-uint64_t ruleset_left_ms(const CompiledRule *rule); // of a rule that ends; at least 1
+uint64_t ruleset_left_ms(uint64_t until); // at least 1
 
 // What transact_policy() does, as text, for tests and readers: replaces the rules and the live set. Ids must have been assigned; `next_id` is kept for the next hostd.
 typedef struct PolicyText {
@@ -50,8 +52,10 @@ typedef struct PolicyText {
         uint32_t next_id;
         NetworkBorder border;
         bool ids_anew; // ids are given again: no address that was found for an earlier one stays
+        uint64_t until; // of a profile: when the first grant of its instance ends, so that its connections are judged again; 0: none
 } PolicyText;
 int ruleset_policy(FILE *f, const PolicyText *text);
+uint64_t ruleset_live_until(const PolicyText *text, const CompiledRule *rule); // of the rule's mark; 0: no end
 
 // border.c: what leads to the border's programs. Ports as in border/border.h of hostd; the last is addressed directly.
 enum { REDIRECT_DNS = 8453, REDIRECT_TLS = 8443, REDIRECT_HTTP = 8480, CONNECT_PORT = 3128 };
@@ -81,7 +85,8 @@ void ruleset_helpers(FILE *f, const NetworkSettings *settings, const NetworkHelp
 typedef struct LimitsText {
         NetworkLimits limits;
         uint64_t traffic_used; // if there is no quota yet, or it is made anew
-        bool police_download;  // there is no tbf: packets above the rate are dropped
+        bool police_download;  // there is no tbf, or more than one wire: packets above the rate are dropped
+        uint16_t within;       // of a profile: its instance's slot, whose limits hold over the sum of both; a profile has none of its own
         bool connections_anew, destinations_anew, traffic_anew;
 } LimitsText;
 void ruleset_limits(FILE *f, uint16_t slot, const LimitsText *text);

@@ -135,29 +135,53 @@ static int batch_element(Batch *batch, const Element *element, bool add) {
 }
 
 // Batch markers apart, each part may be the last: batch->message is then the message to be acknowledged.
+static int batch_sources(Batch *batch, const NetworkAddress *address, bool add) {
+        Element source = {.set = "src4", .size = 20};
+        int r;
+
+        memcpy(source.key, address->host_ifname, sizeof(address->host_ifname)); // 16 bytes, padded with NUL, as ifname is kept
+        memcpy(source.key + 16, &address->ipv4, 4);
+        r = batch_element(batch, &source, add);
+        source.set = "src6";
+        source.size = 32;
+        memcpy(source.key + 16, &address->ipv6, 16);
+        return r < 0 ? r : batch_element(batch, &source, add);
+}
+
+static const char *const leading[] = {"out", "in", "host", "nat", "answer"}; // maps, of slots and of profiles
+
 static int batch_slot(Batch *batch, const NetworkSettings *settings, uint16_t slot, bool add) {
-        static const char *const maps[] = {"out", "in", "host", "nat", "answer"};
-        Element source = {.set = "src4"};
         NetworkAddress address;
         int r;
 
         network_address(settings, slot, &address);
-        memcpy(source.key, address.host_ifname, sizeof(address.host_ifname)); // 16 bytes, padded with NUL, as ifname is kept
-        memcpy(source.key + 16, &address.ipv4, 4);
-        source.size = 20;
-        r = batch_element(batch, &source, add);
-        source.set = "src6";
-        memcpy(source.key + 16, &address.ipv6, 16);
-        source.size = 32;
-        if (r >= 0)
-                r = batch_element(batch, &source, add);
-        for (size_t i = 0; i < ELEMENTS(maps) && r >= 0; i++) {
+        r = batch_sources(batch, &address, add);
+        for (size_t i = 0; i < ELEMENTS(leading) && r >= 0; i++) {
                 char set[16], chain[16];
-                Element element = {.set = set, .size = 16, .chain = chain, .jump = strcmp(maps[i], "answer") == 0};
-                (void) snprintf(set, sizeof(set), "%s_v", maps[i]);
-                (void) snprintf(chain, sizeof(chain), "i%04x_%s", slot, maps[i]);
+                Element element = {.set = set, .size = 16, .chain = chain, .jump = strcmp(leading[i], "answer") == 0};
+                (void) snprintf(set, sizeof(set), "%s_v", leading[i]);
+                (void) snprintf(chain, sizeof(chain), "i%04x_%s", slot, leading[i]);
                 memcpy(element.key, address.host_ifname, sizeof(address.host_ifname));
                 r = batch_element(batch, &element, add);
+        }
+        return r;
+}
+
+// From "hvs0800x" to what is behind all that begins so.
+static int batch_profile(Batch *batch, uint16_t profile, bool add) {
+        int r = 0;
+
+        for (size_t i = 0; i < ELEMENTS(leading) && r >= 0; i++) {
+                char set[16], chain[16];
+                Element begin = {.set = set, .size = 16, .chain = chain, .jump = strcmp(leading[i], "answer") == 0}, end = {.set = set, .size = 16, .interval_end = true};
+                int n = snprintf((char *) begin.key, sizeof(begin.key), SANDBOX_PREFIX "%04x" SANDBOX_MIDDLE, profile);
+                (void) snprintf(set, sizeof(set), "%s_p", leading[i]);
+                (void) snprintf(chain, sizeof(chain), "i%04x_%s", profile, strcmp(leading[i], "nat") == 0 ? "lead" : leading[i]);
+                memcpy(end.key, begin.key, sizeof(end.key));
+                end.key[n - 1]++;
+                r = batch_element(batch, &begin, add);
+                if (r >= 0)
+                        r = batch_element(batch, &end, add);
         }
         return r;
 }
@@ -443,6 +467,36 @@ int transact_policy(const PolicyText *text) {
 
         if (r >= 0)
                 r = transaction_policy(transaction, text);
+        return r < 0 ? r : transaction_commit(transaction);
+}
+
+int transaction_profile(Transaction *transaction, uint16_t profile) {
+        return batch_profile(&transaction->batch, profile, true);
+}
+
+int transaction_sandbox(Transaction *transaction, const NetworkAddress *sandbox) {
+        return batch_sources(&transaction->batch, sandbox, true);
+}
+
+int transact_profile(uint16_t profile, bool add) {
+        _cleanup_(transaction_freep) Transaction *transaction = NULL;
+        int r = transaction_new(&transaction);
+
+        if (r >= 0)
+                r = batch_profile(&transaction->batch, profile, add);
+        if (r >= 0)
+                r = transaction_commit(transaction);
+        return r == -ENOENT && !add ? 0 : r; // all are there or none is
+}
+
+int transact_sandbox(const NetworkAddress *sandbox, bool add) {
+        _cleanup_(transaction_freep) Transaction *transaction = NULL;
+        int r = transaction_new(&transaction);
+
+        if (r >= 0)
+                r = batch_sources(&transaction->batch, sandbox, true);
+        if (r >= 0 && !add)
+                r = batch_sources(&transaction->batch, sandbox, false);
         return r < 0 ? r : transaction_commit(transaction);
 }
 

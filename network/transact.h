@@ -23,6 +23,10 @@ int transact_names(const NameElement *names, size_t n);
 // there is success; the chains must exist for both.
 int transact_slot(const NetworkSettings *settings, uint16_t slot, bool add);
 
+// The same for a profile, by the names of all interfaces that its sandboxes may have, and the addresses of one sandbox.
+int transact_profile(uint16_t profile, bool add);
+int transact_sandbox(const NetworkAddress *sandbox, bool add);
+
 // Both directions; removing what is not there is success.
 int transact_expose(const NetworkSettings *settings, const NetworkExposure *exposure);
 int transact_unexpose(const NetworkSettings *settings, const NetworkExposure *exposure);
@@ -34,6 +38,8 @@ Transaction *transaction_free(Transaction *transaction);
 DEFINE_CLEANUP(Transaction, transaction_free)
 int transaction_deny_sets(Transaction *transaction);
 int transaction_slot(Transaction *transaction, const NetworkSettings *settings, uint16_t slot);
+int transaction_profile(Transaction *transaction, uint16_t profile);
+int transaction_sandbox(Transaction *transaction, const NetworkAddress *sandbox);
 int transaction_policy(Transaction *transaction, const PolicyText *text);
 int transaction_name(Transaction *transaction, const NameElement *name);
 int transaction_expose(Transaction *transaction, const NetworkSettings *settings, const NetworkExposure *exposure);

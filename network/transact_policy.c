@@ -379,7 +379,8 @@ static int batch_group(Batch *batch, const Group *group) {
 }
 
 // The marks of up to CHUNK rules, from *at on, each with its rule's digest for the next hostd.
-static int batch_live(Batch *batch, const Compiled *compiled, size_t *at) {
+static int batch_live(Batch *batch, const PolicyText *text, size_t *at) {
+        const Compiled *compiled = text->compiled;
         struct nlattr *list;
         int r = elements_begin(batch, batch->live, CHUNK, &list);
 
@@ -393,8 +394,8 @@ static int batch_live(Batch *batch, const Compiled *compiled, size_t *at) {
                         continue;
                 element = mnl_attr_nest_start(batch->message, NFTA_LIST_ELEM);
                 put_value(batch->message, NFTA_SET_ELEM_KEY, &mark, sizeof(mark));
-                if (rule->until)
-                        mnl_attr_put_u64(batch->message, NFTA_SET_ELEM_TIMEOUT, htobe64(ruleset_left_ms(rule)));
+                if (ruleset_live_until(text, rule))
+                        mnl_attr_put_u64(batch->message, NFTA_SET_ELEM_TIMEOUT, htobe64(ruleset_left_ms(ruleset_live_until(text, rule))));
                 put_comment(batch->message, NFTA_SET_ELEM_USERDATA, rule->digest);
                 mnl_attr_nest_end(batch->message, element);
                 n++;
@@ -559,7 +560,7 @@ static int batch_policy(Batch *batch, const PolicyText *text) {
         if (r >= 0)
                 r = batch_nat(batch, text);
         for (size_t at = 0; at < compiled->n && r >= 0;)
-                r = batch_live(batch, compiled, &at);
+                r = batch_live(batch, text, &at);
         return r < 0 ? r : batch_next_id(batch, text->next_id);
 }
 

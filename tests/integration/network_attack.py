@@ -1375,4 +1375,5 @@ def main():
     os._exit(counts["failed"] > 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -178,6 +178,46 @@ static int do_many(char **a, Error *err) {
         return r < 0 ? r : network_set_policy(network, (uint16_t) number(a[1]), &policy, 1, err);
 }
 
+// profile PROFILE SLOT
+static int do_profile(char **a, Error *err) {
+        return network_profile_attach(network, (uint16_t) number(a[1]), (uint16_t) number(a[2]), err);
+}
+
+// box SANDBOX PROFILE NAMESPACE
+static int do_box(char **a, Error *err) {
+        _cleanup_close_ int netns = open(a[3], O_RDONLY | O_CLOEXEC);
+
+        return netns < 0 ? -errno : network_sandbox_plug(network, (uint16_t) number(a[1]), (uint16_t) number(a[2]), netns, err);
+}
+
+static int do_unbox(char **a, Error *err) {
+        return network_sandbox_detach(network, (uint16_t) number(a[1]), err);
+}
+
+static int do_boxed(char **a, Error *err) {
+        printf("profile=%04x plugged=%s ", network_sandbox_profile(network, (uint16_t) number(a[1])), network_sandbox_is_plugged(network, (uint16_t) number(a[1])) ? "yes" : "no");
+        return 0;
+}
+
+// forget SANDBOX PROFILE
+static int do_forget(char **a, Error *err) {
+        return network_sandbox_forget(&settings, (uint16_t) number(a[1]), (uint16_t) number(a[2]), err);
+}
+
+// decide SLOT NAME|- ADDRESS PORT: by what the network object has of the slot, as its views are made from
+static int do_decide(char **a, Error *err) {
+        Compiled *compiled = network_compiled(network, (uint16_t) number(a[1]));
+        Cidr address;
+        PolicyQuestion question = {.name = strcmp(a[2], "-") == 0 ? NULL : a[2], .address = &address, .protocol = POLICY_TCP, .port = (uint16_t) number(a[4])};
+        char text[256];
+
+        if (!compiled || cidr_parse(a[3], &address) < 0)
+                return -EINVAL;
+        PolicyDecision decision = policy_decide(compiled, &question);
+        printf("[%s] ", policy_decision_text(compiled, &decision, text, sizeof(text)));
+        return 0;
+}
+
 // limits SLOT KEY=VALUE…: what is not named is unlimited
 static int do_limits(char **a, Error *err) {
         NetworkLimits limits = NETWORK_LIMITS_NONE;
@@ -316,6 +356,7 @@ static const struct { const char *word; int (*fn)(char **a, Error *err); size_t 
         {"leaks", do_leaks, 0},       {"doctor", do_doctor, 0}, {"obstacles", do_obstacles, 0}, {"watch", do_watch, 1},     {"restore", do_restore, 0},
         {"remove-all", do_remove, 0}, {"uplink", do_uplink, 0},
         {"explain", do_explain, 3},
+        {"profile", do_profile, 2}, {"box", do_box, 3}, {"unbox", do_unbox, 1}, {"boxed", do_boxed, 1}, {"forget", do_forget, 2}, {"decide", do_decide, 4},
         {"text", do_text, 1},
 };
 

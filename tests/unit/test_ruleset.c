@@ -73,11 +73,38 @@ static void test_slot_order(void **state) {
                 "ip6 saddr fe80::ff:fe00:1 icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } ip6 hoplimit 255", "counter name i0001_spoof drop", NULL,
         };
         NetworkSettings s = settings_new();
-        _cleanup_free_ char *text = TEXT_OF(ruleset_slot(f, &s, 1, true));
+        _cleanup_free_ char *text = TEXT_OF(ruleset_slot(f, &s, 1, (SlotKind) {0, true}));
 
         assert_order(text, out);
         assert_order(text, gate);
         assert_null(strstr(text, "add element")); // would make libnftables read foreign elements
+}
+
+// A profile's packets are judged by its instance's rules and by its own, its marks and those of a judgement that is going on are the only ones it knows,
+// and what limits or stops its instance stands in front.
+static void test_profile(void **state) {
+        static const char *const order[] = {
+                "i0800_deny ct state established ct mark and 0xffff0000 == 0x00010000 ct mark set 0x08000000", "i0800_deny counter",
+                "i0800_out jump i0800_cut", "i0800_out jump i0001_cut", "i0800_out jump i0001_rate", "i0800_out ct state established ct mark @i0800_live accept",
+                "i0800_out ct direction reply goto i0800_deny", "i0800_out ct state established ct mark and 0xffff0000 != { 0x08000000, 0x00010000 } goto i0800_deny",
+                "i0800_out oifname \"hv*\" goto i0800_deny", "i0800_out jump i0800_judge\n", "i0800_out goto i0800_deny\n",
+                "i0800_in jump i0001_cut", "i0800_in ct state established jump i0001_back", "ct mark and 0xffff0000 { 0x08000000, 0x00010000 } jump i0800_judge", "i0800_in counter drop",
+                "i0800_host jump i0001_cut", "i0800_judge jump i0001_rules comment \"w0001\"", "i0800_judge ct mark != @i0001_live ct mark != @i0800_live ct mark set 0x08000000 return",
+                "i0800_judge jump i0800_rules", "i0800_judge ct mark set 0x08000000", "i0800_lead jump i0800_nat", "i0800_lead jump i0001_nat", NULL,
+        };
+        static const char *const limits[] = {
+                "i0800_pass goto i0001_admit", "i0800_local jump i0001_rate", "i0800_local jump i0001_take", "i0800_local ct mark set 0x08000000 accept",
+                "i0800_answer ct state != related jump i0001_cut", "i0800_rx jump i0001_back", "i0800_dns goto i0001_dns", NULL,
+        };
+        LimitsText none = {.limits = NETWORK_LIMITS_NONE, .within = 1};
+        NetworkSettings s = settings_new();
+        _cleanup_free_ char *text = TEXT_OF(ruleset_slot(f, &s, 0x800, (SlotKind) {1, false})), *limited = TEXT_OF(ruleset_limits(f, 0x800, &none));
+
+        assert_order(text, order);
+        assert_order(limited, limits);
+        assert_null(strstr(text, "netdev hostd i0800 {"));
+        assert_null(strstr(text, "i0800_out jump i0001_rules")); // nothing is admitted by one of them alone
+        assert_null(strstr(limited, "i0800_pass accept"));
 }
 
 static void test_base_order(void **state) {
@@ -129,6 +156,10 @@ static void test_policy_golden(void **state) {
                 memcpy(compiled->rules[i].digest, "DIGEST", sizeof("DIGEST"));
         text = TEXT_OF(assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 4, {0}}), 0));
         assert_string_equal(text, golden);
+        free(text);
+        // The marks of a profile are judged anew when the first grant of its instance ends.
+        text = TEXT_OF(assert_int_equal(ruleset_policy(f, &(PolicyText) {1, compiled, 4, .until = clock_realtime() + 100 * USEC_PER_SEC}), 0));
+        assert_non_null(strstr(text, "{ 0x00010001 timeout "));
 }
 
 // With the ids 1, 2, … of the allows' places.
@@ -190,10 +221,12 @@ static void test_limits(void **state) {
                 "flush chain inet hostd i0001_pass", "i0001_spent tcp flags & rst == rst return", "i0001_spent counter name i0001_traffic goto i0001_deny",
                 "i0001_rate limit rate over 5 bytes/second burst 131072 bytes drop", "i0001_rate ct state new ct mark 0 limit rate over 7/second burst 14 packets counter name i0001_connection_rate goto i0001_deny",
                 "i0001_rate ct state established quota name i0001_budget goto i0001_spent", "i0001_back quota name i0001_budget goto i0001_spent",
-                "i0001_pass ct state established accept", "i0001_pass quota name i0001_budget goto i0001_spent",
-                "i0001_pass add @i0001_conn { iifname ct count over 6 } counter name i0001_connections goto i0001_deny comment \"c6\"",
-                "i0001_pass meta l4proto { tcp, udp } add @i0001_seen4 { ip daddr . th dport } accept",
-                "i0001_pass counter name i0001_destinations goto i0001_deny comment \"d8\"", NULL,
+                "i0001_take quota name i0001_budget goto i0001_spent",
+                "i0001_take add @i0001_held { meta mark and 0x100 ct count over 6 } counter name i0001_connections goto i0001_deny comment \"c6\"",
+                "i0001_pass iifname \"hvs*\" return", "i0001_pass oifname \"hvs*\" return", "i0001_pass goto i0001_admit",
+                "i0001_admit ct state established accept", "i0001_admit jump i0001_take",
+                "i0001_admit meta l4proto { tcp, udp } add @i0001_seen4 { ip daddr . th dport } accept",
+                "i0001_admit counter name i0001_destinations goto i0001_deny comment \"d8\"", NULL,
         };
         LimitsText limits = {.limits = {5, NETWORK_UNLIMITED, 6, 7, 8, 9}, .traffic_used = 3}, none = {.limits = NETWORK_LIMITS_NONE};
         _cleanup_free_ char *text = TEXT_OF(ruleset_limits(f, 1, &limits)), *anew = NULL, *open = TEXT_OF(ruleset_limits(f, 1, &none));
@@ -203,7 +236,7 @@ static void test_limits(void **state) {
         assert_null(strstr(text, "delete"));
         assert_null(strstr(text, "flush set"));
         assert_null(strstr(text, "i0001_back limit"));
-        assert_non_null(strstr(open, "i0001_pass accept\n"));
+        assert_non_null(strstr(open, "i0001_admit accept\n"));
         assert_null(strstr(open, "goto i0001_spent"));
         limits.limits.download = 4;
         limits.police_download = limits.destinations_anew = limits.connections_anew = limits.traffic_anew = true;
@@ -299,7 +332,7 @@ static void test_border_places(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_address), cmocka_unit_test(test_slot_order), cmocka_unit_test(test_base_order), cmocka_unit_test(test_policy_golden), cmocka_unit_test(test_policy_map), cmocka_unit_test(test_policy_until),
+                cmocka_unit_test(test_address), cmocka_unit_test(test_slot_order), cmocka_unit_test(test_profile), cmocka_unit_test(test_base_order), cmocka_unit_test(test_policy_golden), cmocka_unit_test(test_policy_map), cmocka_unit_test(test_policy_until),
                 cmocka_unit_test(test_limits),
                 cmocka_unit_test(test_border),
                 cmocka_unit_test(test_border_shut),

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/strv.h"
 #include "network/compile.h"
-#include "network/network.h"
+#include "network/network_sandbox.h"
 
 static void add(Policy *policy, const PolicyRule *from) {
         PolicyRule rule = *from;
@@ -239,11 +239,11 @@ static void test_address(void **state) {
         (void) inet_pton(AF_INET, "10.209.0.0", &settings.ipv4_pool);
         (void) inet_pton(AF_INET6, "fd68:6f73:7464::", &settings.ipv6_pool);
         network_address(&settings, 1, &slot);
-        network_address(&settings, NETWORK_SANDBOX_FIRST + 1, &sandbox);
-        network_address(&settings, NETWORK_SANDBOX_LAST, &last);
+        network_sandbox_address(&settings, NETWORK_SANDBOX_FIRST + 1, NETWORK_PROFILE_FIRST, &sandbox);
+        network_sandbox_address(&settings, NETWORK_SANDBOX_LAST, NETWORK_PROFILE_LAST, &last);
         assert_string_equal(slot.host_ifname, "hv0001");
-        assert_string_equal(sandbox.host_ifname, "hvs1001");
-        assert_string_equal(last.host_ifname, "hvs1fff");
+        assert_string_equal(sandbox.host_ifname, "hvs0800x1001");
+        assert_string_equal(last.host_ifname, "hvs0fffx1fff");
         assert_string_equal(inet_ntop(AF_INET, &sandbox.ipv4, text, sizeof(text)), "10.209.16.1");
         assert_string_equal(inet_ntop(AF_INET6, &sandbox.ipv6, text, sizeof(text)), "fd68:6f73:7464::1001");
         assert_memory_not_equal(slot.mac, sandbox.mac, sizeof(slot.mac));
