@@ -2,9 +2,12 @@
 // hostd: the daemon. This file reads the command line and nothing else.
 #include <fcntl.h>
 #include <getopt.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <systemd/sd-daemon.h>
 
 #include "base/log.h"
 #include "core/manager.h"
@@ -136,6 +139,13 @@ static int remove_network(const Options *options) {
         return r < 0 ? 1 : 0;
 }
 
+// What started us may have had files open: the lock of a script would be held for as long as we live, and by what we start.
+static void close_inherited(void) {
+        int n = sd_listen_fds(0);
+
+        (void) syscall(SYS_close_range, (unsigned) (SD_LISTEN_FDS_START + MAX2(n, 0)), ~0U, 0);
+}
+
 int main(int argc, char **argv) {
         Options options = {"/etc/hostd", "/var/lib/hostd", "/run/hostd", false, false, false, false};
         int r = parse_options(argc, argv, &options);
@@ -154,5 +164,7 @@ int main(int argc, char **argv) {
                 return enable_quotas(&options);
         // Whoever reads a pipe of ours may die at any time, a child or the reader of our messages: that is an error of the write.
         (void) signal(SIGPIPE, SIG_IGN);
+        if (!options.remove_network)
+                close_inherited();
         return options.remove_network ? remove_network(&options) : run(&options);
 }
