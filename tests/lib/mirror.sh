@@ -20,7 +20,6 @@ mirror_serve() { # DIR LOG; kill $mirror_server ends it, mirror_unserve removes 
         mirror_server=$!
 }
 mirror_unserve() {
-        ip link del hqmirror 2>/dev/null
-        ip netns del hostd-mirror 2>/dev/null
-        return 0
+        ip link del hqmirror 2>/dev/null || : # sourced where a failure ends the case
+        ip netns del hostd-mirror 2>/dev/null || :
 }

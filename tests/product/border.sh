@@ -133,7 +133,9 @@ check_not "its connections are closed, to the name" evil_by_name
 check_not "and to its address" get pt-a -k https://$evil/
 check_not "and to others" get pt-a --resolve good.example.org:443:$good https://good.example.org/
 kill -CONT "$proxy"
+before=$failed
 check "it goes on where it was" wait_for 15 answers pt-a
+[ $failed = $before ] || { get pt-a -v https://good.example.org/; hostctl flows pt-a --limit 6; hostctl doctor | grep -i proxy; hostctl warning list; }
 check_not "with the name denied" evil_by_name
 check "the names are as before" hostctl policy set pt-names "allow good.example.org" "allow plain.good.example.org tcp 80" "allow other.example.org"
 check "without the warning" wait_for 10 sh -c "! hostctl warning list | grep -q '^hostd-proxy '"
