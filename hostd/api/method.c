@@ -136,15 +136,24 @@ static const Param params_command_list[] = {
         {"path", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_PATH, .meta = "PATH", .doc = "path inside the instance"}, \
         {"user", 'u', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "as which user (default root)"}, \
         {"timeout", 't', PARAM_SPAN, 0, .meta = "SPAN", .doc = "give up after this time"}
+#define OWNER_PARAMS \
+        {"owner", 'o', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "whose it becomes: a user inside, or a number"}, \
+        {"group", 'g', PARAM_STRING, 0, VALID_USER, .meta = "GROUP", .doc = "its group: one inside, or a number"}
+#define TAR_PARAM {"tar", 'T', PARAM_BOOL, PARAM_LOCAL, .doc = "the tree is a tar on this side"}
+#define PARENTS_PARAM {"parents", 'p', PARAM_BOOL, 0, .doc = "make directories above it that are missing"}
 static const Param params_push[] = {
         FILE_PARAMS,
         {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree"},
         {"mode", 'm', PARAM_INT, 0, .min = 0, .max = 07777, .meta = "MODE", .doc = "permissions of a single new file, octal"},
+        PARENTS_PARAM,
+        OWNER_PARAMS,
+        TAR_PARAM,
         END,
 };
 static const Param params_pull[] = {
         FILE_PARAMS,
         {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree"},
+        TAR_PARAM,
         {"offset", 'o', PARAM_SIZE, 0, .meta = "SIZE", .doc = "of a single file: from there on"},
         {"length", 'n', PARAM_SIZE, 0, .meta = "SIZE", .doc = "of a single file: at most so much"},
         END,
@@ -164,6 +173,35 @@ static const Param params_file_search[] = {
         END,
 };
 static const Param params_file_remove[] = {FILE_PARAMS, {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree"}, END};
+static const Param params_file_replace[] = {
+        FILE_PARAMS,
+        {"old", 0, PARAM_STRING, PARAM_REQUIRED, VALID_ARGUMENT, .meta = "TEXT", .doc = "what is replaced, as it stands"},
+        {"new", 0, PARAM_STRING, PARAM_REQUIRED, VALID_ARGUMENT, .meta = "TEXT", .doc = "what comes in its place"},
+        FORMAT_PARAMS,
+        END,
+};
+static const Param params_file_move[] = {
+        FILE_PARAMS,
+        {"to", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_PATH, .meta = "PATH", .doc = "its new path"},
+        {"force", 'F', PARAM_BOOL, 0, .doc = "replace what is there"},
+        PARENTS_PARAM,
+        END,
+};
+static const Param params_file_mkdir[] = {
+        FILE_PARAMS,
+        PARENTS_PARAM,
+        {"mode", 'm', PARAM_INT, 0, .min = 0, .max = 07777, .meta = "MODE", .doc = "its permissions, octal (default 755)"},
+        OWNER_PARAMS,
+        END,
+};
+static const Param params_file_chmod[] = {
+        FILE_PARAMS,
+        {"mode", 0, PARAM_INT, PARAM_REQUIRED | PARAM_POSITIONAL, .min = 0, .max = 07777, .meta = "MODE", .doc = "permissions, octal"},
+        {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree; links in it are left alone"},
+        END,
+};
+static const Param params_file_chown[] = {FILE_PARAMS, OWNER_PARAMS, {"recursive", 'r', PARAM_BOOL, 0, .doc = "a whole tree"}, END};
+static const Param params_file_watch[] = {FILE_PARAMS, {"recursive", 'r', PARAM_BOOL, 0, .doc = "all below it, too"}, FORMAT_PARAM, END};
 static const Param params_template_build[] = {
         {"recipe", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "RECIPE", .doc = "name of a recipe in templates.d or of one that ships"},
         {"suite", 0, PARAM_STRING, 0, VALID_SUITE, .meta = "SUITE", .doc = "another suite than the recipe's"},
@@ -362,6 +400,7 @@ static const Column columns_file[] = {
         {"target", "LINK-TO"}, {"type", "TYPE", true}, {"permissions", "PERMISSIONS", true}, {"uid", "UID", true, PARAM_INT}, {"gid", "GID", true, PARAM_INT},
         {"links", "LINKS", true, PARAM_INT}, {"created", "CREATED", true}, {NULL},
 };
+static const Column columns_replaced[] = {{"path", "PATH"}, {"replaced", "REPLACED", .type = PARAM_INT}, {NULL}};
 static const Column columns_template[] = {
         {"name", "NAME"}, {"digest", "DIGEST"}, {"suite", "SUITE"}, {"size", "SIZE", .type = PARAM_SIZE}, {"packages", "PACKAGES", .type = PARAM_INT},
         {"built", "BUILT"}, {"used_by", "USED-BY", .type = PARAM_INT}, {"recipe", "RECIPE", true}, {NULL},
@@ -456,9 +495,9 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_COMMAND_SIGNAL] = {"io.hostd.Command.Signal", "command signal", OPERATE, MUTATES, 0, params_command_signal, .doc = "Send a signal to a running command"},
         [METHOD_COMMAND_LIST] = {"io.hostd.Command.List", "command list", VIEW, 0, 0, params_command_list, "commands", columns_command, "List running commands"},
         [METHOD_FILE_PUSH] = {"io.hostd.File.Push", "file push", OPERATE, MUTATES | SPECIAL, 1, params_push, .doc = "Copy a file or tree into an instance",
-                .manual = "LOCAL may be - for standard input. Several files, or a place that ends with a slash: each goes below it by its own name. With --recursive a tree; links are copied as links, sockets, pipes and devices are left out. A file appears whole under its name or not at all, and keeps the owner of the one that it replaces when root writes it. The descriptor is a pipe with a tree stream (hostd/guest/tree.h), also for a single file: its end record tells a whole one from one that was cut off."},
+                .manual = "LOCAL may be - for standard input. Several files, or a place that ends with a slash: each goes below it by its own name. With --recursive a tree; links are copied as links, sockets, pipes and devices are left out. A file appears whole and on the disk under its name or not at all, and keeps the owner of the one that it replaces when root writes it. Directories that --parents makes belong to the user, or to --owner, which goes for a single file. With --tar LOCAL is a tar (not compressed, without hard links) that is unpacked into PATH. The descriptor is a pipe with a tree stream (hostd/guest/tree.h), also for a single file: its end record tells a whole one from one that was cut off."},
         [METHOD_FILE_PULL] = {"io.hostd.File.Pull", "file pull", OPERATE, MUTATES | SPECIAL, 1, params_pull, .doc = "Copy a file or tree out of an instance",
-                .manual = "LOCAL may be - for standard output, or a directory. A file appears whole under its name or not at all. With --recursive a tree, which is unpacked below one directory and nowhere else. A range that begins behind the end is empty."},
+                .manual = "LOCAL may be - for standard output, or a directory. A file appears whole under its name or not at all. With --recursive a tree, which is unpacked below one directory and nowhere else. A range that begins behind the end is empty. With --tar LOCAL becomes a tar of the tree, with names below PATH; a file that changes while it is read makes the call fail at its end."},
         [METHOD_FILE_LIST] = {"io.hostd.File.List", "file list", OPERATE, MUTATES | SPECIAL, 1, params_file_list, "files", columns_file, "List files in an instance",
                 .manual = "Sorted by name, what is below a directory right behind it. Owners and groups by the names that they have inside, or by number. No link below PATH is followed. At most a million entries."},
         [METHOD_FILE_REMOVE] = {"io.hostd.File.Remove", "file rm", OPERATE, MUTATES | SPECIAL, 0, params_file_remove, .doc = "Remove a file or tree in an instance"},
@@ -466,6 +505,18 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "Of a link itself. The descriptor is a pipe for the list."},
         [METHOD_FILE_SEARCH] = {"io.hostd.File.Search", "file search", OPERATE, MUTATES | SPECIAL, 1, params_file_search, "files", columns_file, "Find files in an instance by their names",
                 .manual = "What is no directory below PATH and whose own name matches, as the shell's *, ? and [...] do. No link is followed; at most 64 levels and a million names are looked at, and what could not be is said. The descriptor is a pipe for the list."},
+        [METHOD_FILE_REPLACE] = {"io.hostd.File.Replace", "file replace", OPERATE, MUTATES | SPECIAL, 1, params_file_replace, "files", columns_replaced, "Replace text in files in an instance",
+                .manual = "Every place where the text stands, to the letter. A file of at most 1 GiB, whole or not at all; mode and owner stay as when it is pushed. One that does not have the text is not written, and that is no error. If somebody else writes to it meanwhile, the call fails. The descriptor is a pipe for a list with the number of places; the audit log does not keep the texts."},
+        [METHOD_FILE_MOVE] = {"io.hostd.File.Move", "file mv", OPERATE, MUTATES | SPECIAL, 0, params_file_move, .doc = "Move or rename a file or tree in an instance",
+                .manual = "Within one file system: the data volume (/home, /var/lib/containers) is another one than the root. What is in the place is not replaced without --force."},
+        [METHOD_FILE_MKDIR] = {"io.hostd.File.Mkdir", "file mkdir", OPERATE, MUTATES | SPECIAL, 0, params_file_mkdir, .doc = "Make a directory in an instance",
+                .manual = "With --parents one that is there is no error, and stays as it is."},
+        [METHOD_FILE_CHMOD] = {"io.hostd.File.Chmod", "file chmod", OPERATE, MUTATES | SPECIAL, 0, params_file_chmod, .doc = "Change permissions of files in an instance",
+                .manual = "A link is refused, not followed."},
+        [METHOD_FILE_CHOWN] = {"io.hostd.File.Chown", "file chown", OPERATE, MUTATES | SPECIAL, 0, params_file_chown, .doc = "Change owner and group of files in an instance",
+                .manual = "Of a link itself."},
+        [METHOD_FILE_WATCH] = {"io.hostd.File.Watch", "file watch", OPERATE, MUTATES | SPECIAL, 1, params_file_watch, .doc = "Show what happens to files in an instance",
+                .manual = "A line for each event until the client goes, or what is watched does: created, written, attributes, deleted, moved-from, moved-to; lost: events were dropped because nobody read them in time, or what is below that path is not watched (at most 8192 directories, 64 levels, and what the user may read); gone: it was removed or moved away, and nothing follows. With --format json an object a line. The descriptor is a pipe for the list, whose first bytes come when all is being watched."},
         [METHOD_TEMPLATE_BUILD] = {"io.hostd.Template.Build", "template build", ADMIN, MUTATES | MORE | SPECIAL, 0, params_template_build, .doc = "Build a template from a recipe",
                 .manual = "Answers: {percent, line} while it goes on, then {digest}."},
         [METHOD_TEMPLATE_IMPORT] = {"io.hostd.Template.Import", "template import", ADMIN, MUTATES | MORE | SPECIAL, 1, params_template_import, .doc = "Make a template of a tarball or directory",

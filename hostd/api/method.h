@@ -38,8 +38,14 @@ typedef enum MethodId {
         METHOD_FILE_PULL, // fds: the stream hostd-guest writes to
         METHOD_FILE_LIST,
         METHOD_FILE_REMOVE,
-        METHOD_FILE_STAT, // fds, of this and the next: the pipe that the list (guest/tree.h) is written to
+        METHOD_FILE_STAT, // fds, of this and the next two: the pipe that the list (guest/tree_list.h) is written to
         METHOD_FILE_SEARCH,
+        METHOD_FILE_REPLACE,
+        METHOD_FILE_MOVE,
+        METHOD_FILE_MKDIR,
+        METHOD_FILE_CHMOD,
+        METHOD_FILE_CHOWN,
+        METHOD_FILE_WATCH, // fds: the pipe that the list of events is written to; the answer comes when it ends
         METHOD_TEMPLATE_BUILD, // more: {line, percent} then {digest}
         METHOD_TEMPLATE_IMPORT, // fds: the tarball, or a directory
         METHOD_TEMPLATE_LIST,

@@ -25,6 +25,12 @@ static const struct {
         {"io.hostd.File.Remove", "NAME:PATH..."},
         {"io.hostd.File.Stat", "NAME:PATH..."},
         {"io.hostd.File.Search", "NAME:PATH"},
+        {"io.hostd.File.Replace", "NAME:PATH..."},
+        {"io.hostd.File.Move", "NAME:PATH... NAME:PATH"},
+        {"io.hostd.File.Mkdir", "NAME:PATH..."},
+        {"io.hostd.File.Chmod", "MODE NAME:PATH..."},
+        {"io.hostd.File.Chown", "USER[:GROUP] NAME:PATH..."},
+        {"io.hostd.File.Watch", "NAME:PATH"},
 };
 
 const char *args_syntax(const Method *method) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// File: push, pull and rm. Bytes go through a pipe that we made; hostd-guest opens the file inside. A tree is the stream of
+// File: push and pull. Bytes go through a pipe that we made; hostd-guest opens the file inside. A tree is the stream of
 // guest/tree.h; what a guest packed is unpacked here below one directory and nowhere else.
 #include <fcntl.h>
 #include <signal.h>
@@ -8,7 +8,7 @@
 
 #include "base/io.h"
 #include "cli/file.h"
-#include "guest/tree.h"
+#include "guest/tree_tar.h"
 
 static const char *base_name(const char *path) {
         const char *slash = strrchr(path, '/');
@@ -91,7 +91,9 @@ static int push_stream(FileTransfer *t, const char *local, int local_fd, Error *
 
         if (r < 0)
                 return r;
-        if (t->recursive)
+        if (t->tar)
+                r = skipped = tree_from_tar(local_fd, fd, &local_err);
+        else if (t->recursive)
                 r = skipped = tree_pack(local_fd, ".", fd, NULL, &local_err);
         else
                 r = skipped = tree_pack_stream(local_fd, local, fd, &local_err);
@@ -111,11 +113,13 @@ static int push_stream(FileTransfer *t, const char *local, int local_fd, Error *
 static int push_one(FileTransfer *t, const char *local, const char *path, Error *err) {
         bool from_stdin = strcmp(local, "-") == 0;
         _cleanup_close_ int fd = from_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
-                                            : open(local, O_RDONLY | O_CLOEXEC | O_NOCTTY | (t->recursive ? O_DIRECTORY : 0));
+                                            : open(local, O_RDONLY | O_CLOEXEC | O_NOCTTY | (t->recursive && !t->tar ? O_DIRECTORY : 0));
         struct stat st;
 
         if (fd < 0 || fstat(fd, &st) < 0)
                 return error_set_errno(err, errno, "cannot open %s", local);
+        if (S_ISDIR(st.st_mode) && t->tar)
+                return error_set(err, ERR_INVALID, "%s is a directory, and no tar", local);
         if (S_ISDIR(st.st_mode) && !t->recursive)
                 return error_set(err, ERR_INVALID, "%s is a directory; add --recursive", local);
         (void) json_object_set_new(t->parameters, "path", json_string(path));
@@ -124,8 +128,7 @@ static int push_one(FileTransfer *t, const char *local, const char *path, Error 
         return push_stream(t, local, fd, err);
 }
 
-// Several, or a place that ends with a slash: each goes below it by its own name.
-static char *place_below(const char *place, const char *source, bool below) {
+char *file_place_below(const char *place, const char *source, bool below) {
         _cleanup_free_ char *name = trimmed(source), *dir = trimmed(place);
         char *path;
 
@@ -134,11 +137,21 @@ static char *place_below(const char *place, const char *source, bool below) {
         return asprintf(&path, "%s%s%s", dir, strcmp(dir, "/") == 0 ? "" : "/", base_name(name)) < 0 ? NULL : path;
 }
 
+// A tar is a tree on its way.
+static FileTransfer transfer_of(Cli *cli, Args *args) {
+        FileTransfer t = {.cli = cli, .args = args, .tar = args_local_bool(args, "tar")};
+
+        if (t.tar)
+                (void) json_object_set_new(args->parameters, "recursive", json_true());
+        t.recursive = json_is_true(json_object_get(args->parameters, "recursive"));
+        return t;
+}
+
 int command_file_push(Cli *cli, Args *args) {
         _cleanup_free_ char *name = NULL, *place = NULL;
         size_t n = strv_length(args->words);
         _cleanup_error_ Error err = ERROR_NULL;
-        FileTransfer t = {.cli = cli, .args = args, .recursive = json_is_true(json_object_get(args->parameters, "recursive"))};
+        FileTransfer t = transfer_of(cli, args);
         int first = 0, r;
 
         if (n < 2)
@@ -149,7 +162,7 @@ int command_file_push(Cli *cli, Args *args) {
                 return cli_fail(&err, r);
         for (size_t i = 0; i + 1 < n; i++) {
                 _cleanup_error_ Error one = ERROR_NULL;
-                _cleanup_free_ char *path = place_below(place, args->words[i], n > 2 || place[strlen(place) - 1] == '/');
+                _cleanup_free_ char *path = file_place_below(place, args->words[i], !t.tar && (n > 2 || place[strlen(place) - 1] == '/'));
                 t.parameters = json_copy(args->parameters);
                 (void) json_object_set_new(t.parameters, "name", json_string(name));
                 r = path ? push_one(&t, args->words[i], path, &one) : -ENOMEM;
@@ -160,6 +173,16 @@ int command_file_push(Cli *cli, Args *args) {
                         (void) cli_fail(&one, r);
         }
         return first;
+}
+
+static int pull_bytes(FileTransfer *t, int in, int out, const char *local, Error *err) {
+        const char *path = json_string_value(json_object_get(t->parameters, "path"));
+        int r;
+
+        if (!t->tar)
+                return copy_bytes(in, out, local, err);
+        r = tree_to_tar(in, out, base_name(path), err);
+        return r > 0 ? error_set(err, ERR_CONFLICT, "%d files changed while they were read, and the tar has them cut or filled with zeros", r) : r;
 }
 
 // The file appears whole under its name or not at all.
@@ -174,7 +197,7 @@ static int pull_file(FileTransfer *t, int in, int dir, const char *local, Error 
         fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd < 0)
                 return error_set_errno(err, errno, "cannot write %s", local);
-        r = file_transfer_end(t, copy_bytes(in, fd, local, &local_err), &local_err, err);
+        r = file_transfer_end(t, pull_bytes(t, in, fd, local, &local_err), &local_err, err);
         if (r >= 0 && renameat(dir, temp, dir, base_name(local)) < 0)
                 r = error_set_errno(err, errno, "cannot write %s", local);
         if (r < 0)
@@ -195,7 +218,7 @@ static int pull_special(FileTransfer *t, int in, const char *local, Error *err) 
 
         if (fd < 0)
                 return error_set_errno(err, errno, "cannot write %s", local);
-        return file_transfer_end(t, copy_bytes(in, fd, local, &local_err), &local_err, err);
+        return file_transfer_end(t, pull_bytes(t, in, fd, local, &local_err), &local_err, err);
 }
 
 static int pull_tree(FileTransfer *t, int in, int dir, const char *local, Error *err) {
@@ -214,7 +237,7 @@ static int pull_one(FileTransfer *t, const char *location, const char *place, bo
 
         if (r < 0)
                 return r;
-        local = below ? place_below(place, path, true) : trimmed(place);
+        local = below ? file_place_below(place, path, true) : trimmed(place);
         parent = local ? strdup(local) : NULL;
         if (!parent)
                 return error_set_errno(err, ENOMEM, "%s", location);
@@ -230,15 +253,15 @@ static int pull_one(FileTransfer *t, const char *location, const char *place, bo
         if (r < 0)
                 return r;
         if (strcmp(place, "-") == 0)
-                return file_transfer_end(t, copy_bytes(in, STDOUT_FILENO, "standard output", &local_err), &local_err, err);
-        if (!t->recursive && is_special(local))
+                return file_transfer_end(t, pull_bytes(t, in, STDOUT_FILENO, "standard output", &local_err), &local_err, err);
+        if ((!t->recursive || t->tar) && is_special(local))
                 return pull_special(t, in, local, err);
-        return t->recursive ? pull_tree(t, in, dir, local, err) : pull_file(t, in, dir, local, err);
+        return t->recursive && !t->tar ? pull_tree(t, in, dir, local, err) : pull_file(t, in, dir, local, err);
 }
 
 int command_file_pull(Cli *cli, Args *args) {
         size_t n = strv_length(args->words);
-        FileTransfer t = {.cli = cli, .args = args, .recursive = json_is_true(json_object_get(args->parameters, "recursive"))};
+        FileTransfer t = transfer_of(cli, args);
         _cleanup_error_ Error err = ERROR_NULL;
         const char *place;
         struct stat st;
@@ -248,9 +271,11 @@ int command_file_pull(Cli *cli, Args *args) {
         if (n < 2)
                 return cli_fail(&err, error_set(&err, ERR_INVALID, "usage: hostctl file pull %s", args_syntax(args->method)));
         place = args->words[n - 1];
-        if (strcmp(place, "-") == 0 && t.recursive)
-                return cli_fail(&err, error_set(&err, ERR_INVALID, "a tree cannot go to standard output; name a directory"));
-        below = n > 2 || (stat(place, &st) == 0 && S_ISDIR(st.st_mode)) || place[strlen(place) - 1] == '/';
+        if (strcmp(place, "-") == 0 && t.recursive && !t.tar)
+                return cli_fail(&err, error_set(&err, ERR_INVALID, "a tree cannot go to standard output; name a directory, or add --tar"));
+        if (t.tar && n > 2)
+                return cli_fail(&err, error_set(&err, ERR_INVALID, "a tar has one tree; pull the others to tars of their own"));
+        below = n > 2 || (!t.tar && stat(place, &st) == 0 && S_ISDIR(st.st_mode)) || place[strlen(place) - 1] == '/';
         for (size_t i = 0; i + 1 < n; i++) {
                 _cleanup_error_ Error one = ERROR_NULL;
                 t.parameters = json_copy(args->parameters);
@@ -261,30 +286,6 @@ int command_file_pull(Cli *cli, Args *args) {
                         first = first ?: status;
                         // A stream that was given up half-way leaves answers behind: the next one starts afresh.
                         cli->client = client_free(cli->client);
-                }
-        }
-        return first;
-}
-
-int command_file_remove(Cli *cli, Args *args) {
-        int first = 0;
-
-        if (!args->words) {
-                _cleanup_error_ Error err = ERROR_NULL;
-                return cli_fail(&err, error_set(&err, ERR_INVALID, "usage: hostctl file rm %s", args_syntax(args->method)));
-        }
-        for (char **word = args->words; *word; word++) {
-                _cleanup_free_ char *name = NULL, *path = NULL;
-                _cleanup_error_ Error err = ERROR_NULL;
-                int r = args_split_location(*word, &name, &path, &err);
-                if (r >= 0) {
-                        (void) json_object_set_new(args->parameters, "name", json_string(name));
-                        (void) json_object_set_new(args->parameters, "path", json_string(path));
-                        r = cli_call(cli, args->method, args->parameters, NULL, &err);
-                }
-                if (r < 0) {
-                        int status = cli_fail(&err, r);
-                        first = first ?: status;
                 }
         }
         return first;

@@ -37,6 +37,12 @@ void handle_file_list(Request *request);
 void handle_file_remove(Request *request);
 void handle_file_stat(Request *request);
 void handle_file_search(Request *request);
+void handle_file_replace(Request *request);
+void handle_file_move(Request *request);
+void handle_file_mkdir(Request *request);
+void handle_file_chmod(Request *request);
+void handle_file_chown(Request *request);
+void handle_file_watch(Request *request);
 // template
 void handle_template_build(Request *request);
 void handle_template_import(Request *request);

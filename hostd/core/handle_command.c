@@ -178,6 +178,8 @@ static const struct {
 } enter_flags[] = {
         {"tty", GUEST_FLAG_TTY},
         {"recursive", GUEST_FLAG_RECURSIVE},
+        {"parents", GUEST_FLAG_PARENTS},
+        {"force", GUEST_FLAG_FORCE},
 };
 
 // The helper has forked meanwhile, and the child is in its group and waits: nothing runs that is not on record.

@@ -17,14 +17,25 @@ static const char *const words_none[] = {NULL};
 static const char *const words_read[] = {"offset", "length", NULL};
 static const char *const words_list[] = {"depth", NULL};
 static const char *const words_search[] = {"pattern", "max", NULL};
+static const char *const words_owner[] = {"owner", "group", NULL};
+static const char *const words_move[] = {"to", NULL};
+static const char *const words_replace[] = {"old", "new", NULL};
+
+#define UNCHANGED "what was there before is unchanged"
 
 static const Entering file_ways[_GUEST_VERB_MAX] = {
-        [GUEST_WRITE] = {GUEST_WRITE, .done = file_done, .stream_is_input = true, .options = words_none, .unchanged = "what was there before is unchanged"},
+        [GUEST_WRITE] = {GUEST_WRITE, .done = file_done, .stream_is_input = true, .options = words_owner, .unchanged = UNCHANGED},
         [GUEST_READ] = {GUEST_READ, .done = file_done, .options = words_read},
         [GUEST_LIST] = {GUEST_LIST, .done = file_done, .options = words_list},
         [GUEST_REMOVE] = {GUEST_REMOVE, .done = file_done, .options = words_none},
         [GUEST_STAT] = {GUEST_STAT, .done = file_done, .options = words_none, .timeout = FILE_SHORT},
         [GUEST_SEARCH] = {GUEST_SEARCH, .done = file_done, .options = words_search},
+        [GUEST_REPLACE] = {GUEST_REPLACE, .done = file_done, .options = words_replace, .unchanged = UNCHANGED},
+        [GUEST_MOVE] = {GUEST_MOVE, .done = file_done, .options = words_move, .timeout = FILE_SHORT},
+        [GUEST_MKDIR] = {GUEST_MKDIR, .done = file_done, .options = words_owner, .timeout = FILE_SHORT},
+        [GUEST_CHMOD] = {GUEST_CHMOD, .done = file_done, .options = words_none},
+        [GUEST_CHOWN] = {GUEST_CHOWN, .done = file_done, .options = words_owner},
+        [GUEST_WATCH] = {GUEST_WATCH, .done = file_done, .options = words_none},
 };
 
 const Entering *file_way(GuestVerb verb) {
@@ -46,32 +57,39 @@ char **file_words(const Request *request, const char *const *options) {
 }
 
 // What some numbers mean where they are about files.
-static const struct {
+typedef struct FileReason {
         int errnum;
+        ErrorCode code;
         const char *text;
-} file_reasons[] = {
-        {EOPNOTSUPP, "it is a pipe, a socket or a device, which are not opened"},
-        {ELOOP, "it is a link, or there are too many on the way"},
-};
+} FileReason;
 
-static const char *file_reason(int errnum) {
-        for (size_t i = 0; i < ELEMENTS(file_reasons); i++)
-                if (file_reasons[i].errnum == errnum)
-                        return file_reasons[i].text;
-        return strerror(errnum);
+static FileReason file_reason(int errnum) {
+        static const FileReason reasons[] = {
+                {EOPNOTSUPP, ERR_INVALID, "it is a pipe, a socket or a device, which are not opened"},
+                {ELOOP, ERR_INVALID, "it is a link, or there are too many on the way"},
+                {EXDEV, ERR_INVALID, "another file system begins there, and none is crossed"},
+                {ENOKEY, ERR_NOT_FOUND, "there is no user or group of that name inside"},
+                {ESTALE, ERR_CONFLICT, "somebody else changed it meanwhile"},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(reasons); i++)
+                if (reasons[i].errnum == errnum)
+                        return reasons[i];
+        return (FileReason) {errnum, error_code_from_errno(errnum), strerror(errnum)};
 }
 
 static int file_error(const Request *request, const CommandRecord *record, Error *err) {
         const char *path = request_string(request, "path"), *unchanged = file_way(request->verb)->unchanged;
         bool full = record->errnum == ENOSPC || record->errnum == EDQUOT || record->errnum == EFBIG;
+        FileReason reason = file_reason(record->errnum);
 
         if (!record->errnum)
                 return error_set(err, ERR_UNAVAILABLE, "%s in %s: %s", path, request->target, record->message ?: "the helper ended early");
         if (record->stage == GUEST_STAGE_FORK && record->errnum == EBADMSG)
                 return error_set(err, ERR_UNAVAILABLE, "the helper in %s is of an older hostd: it can do this after the instance's next start", request->target);
         if (full && unchanged && !request_bool(request, "recursive"))
-                return error_set(err, ERR_QUOTA, "%s in %s: %s; %s", path, request->target, file_reason(record->errnum), unchanged);
-        return error_set(err, error_code_from_errno(record->errnum), "%s in %s: %s", path, request->target, file_reason(record->errnum));
+                return error_set(err, ERR_QUOTA, "%s in %s: %s; %s", path, request->target, reason.text, unchanged);
+        return error_set(err, reason.code, "%s in %s: %s", path, request->target, reason.text);
 }
 
 // File verbs answer with an error instead of a record.
@@ -112,4 +130,34 @@ void handle_file_stat(Request *request) {
 
 void handle_file_search(Request *request) {
         request_enter(request, GUEST_SEARCH);
+}
+
+void handle_file_replace(Request *request) {
+        if (!*request_string(request, "old"))
+                request_failf(request, ERR_INVALID, "the text to replace must not be empty");
+        else
+                request_enter(request, GUEST_REPLACE);
+}
+
+void handle_file_move(Request *request) {
+        request_enter(request, GUEST_MOVE);
+}
+
+void handle_file_mkdir(Request *request) {
+        request_enter(request, GUEST_MKDIR);
+}
+
+void handle_file_chmod(Request *request) {
+        request_enter(request, GUEST_CHMOD);
+}
+
+void handle_file_chown(Request *request) {
+        if (!request_string(request, "owner") && !request_string(request, "group"))
+                request_failf(request, ERR_INVALID, "neither an owner nor a group is given");
+        else
+                request_enter(request, GUEST_CHOWN);
+}
+
+void handle_file_watch(Request *request) {
+        request_enter(request, GUEST_WATCH);
 }

@@ -15,7 +15,6 @@
 #include "guest/tree.h"
 
 #define FILES_BUFFER (256 * 1024)
-#define FILES_DEPTH_MAX 512 // each level holds a descriptor
 
 int files_open(int dir, const char *path, uint64_t flags, uint64_t resolve) {
         struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = resolve};
@@ -130,48 +129,66 @@ bool files_may_give(void) {
         return geteuid() == 0;
 }
 
-// `old` is what the file will replace, or NULL.
-static int files_write_temp(int dir, const char *temp, mode_t mode, const struct stat *old, Error *err) {
+void files_temp_name(const Request *request, char ret[FILES_TEMP_MAX]) {
+        (void) snprintf(ret, FILES_TEMP_MAX, ".hostd-%s.tmp", request->header.id);
+}
+
+int files_finish(int fd, mode_t mode, const FilesOwner *owner) {
+        // The owner first: it takes set-uid and set-gid bits away.
+        if (owner && fchown(fd, owner->uid, owner->gid) < 0)
+                return -errno;
+        // On the disk before it has the name: a cut of the power leaves the old one or this one, and no empty one.
+        return fchmod(fd, mode) < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+static int files_write_temp(int dir, const char *temp, mode_t mode, const FilesOwner *owner, Error *err) {
         _cleanup_close_ int fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         int r;
 
         if (fd < 0)
                 return -errno;
         r = tree_unpack_stream(STDIN_FILENO, fd, err);
-        // The owner first: it takes set-uid and set-gid bits away.
-        if (r == 0 && ((old && files_may_give() && fchown(fd, old->st_uid, old->st_gid) < 0) || fchmod(fd, mode) < 0))
-                r = -errno;
+        return r == 0 ? files_finish(fd, mode, owner) : r;
+}
+
+static int files_write_tree(const Request *request, int dir, const char *name, Error *err) {
+        // An existing directory, also by a link of the guest's own, is merged into.
+        int into = files_open(AT_FDCWD, request->path, O_RDONLY | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+        TreeOptions options = {.name = into >= 0 ? "." : name, .keep_owner = files_may_give()};
+        int r = tree_unpack(into >= 0 ? into : dir, STDIN_FILENO, &options, err);
+
+        (void) close_fd(into);
         return r;
 }
 
 static int files_write(const Request *request, Error *err) {
         _cleanup_close_ int dir = -EBADF;
         mode_t mode = request->header.mode & 07777;
+        char temp[FILES_TEMP_MAX];
+        FilesOwner owner;
         const char *name;
-        struct stat st, *old = NULL;
-        char temp[64];
-        int r = files_parent(request->path, &dir, &name);
+        struct stat st;
+        int r = files_owner(request, &owner);
 
+        if (r >= 0 && request->header.flags & GUEST_FLAG_PARENTS)
+                r = files_make_parents(request->path, &owner);
+        if (r >= 0)
+                r = files_parent(request->path, &dir, &name);
         if (r < 0)
                 return r;
-        if (request->header.flags & GUEST_FLAG_RECURSIVE) {
-                // An existing directory, also by a link of the guest's own, is merged into.
-                int into = files_open(AT_FDCWD, request->path, O_RDONLY | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
-                TreeOptions options = {.name = into >= 0 ? "." : name, .keep_owner = files_may_give()};
-                r = tree_unpack(into >= 0 ? into : dir, STDIN_FILENO, &options, err);
-                (void) close_fd(into);
-                return r;
-        }
+        if (request->header.flags & GUEST_FLAG_RECURSIVE)
+                return files_write_tree(request, dir, name, err);
         if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
                 if (!S_ISREG(st.st_mode))
                         return S_ISDIR(st.st_mode) ? -EISDIR : S_ISLNK(st.st_mode) ? -ELOOP : -EOPNOTSUPP;
                 if (mode == 0)
                         mode = st.st_mode & 0777;
-                old = &st;
+                if (files_may_give()) // the file stays whose it was
+                        owner = (FilesOwner) {owner.uid == (uid_t) -1 ? st.st_uid : owner.uid, owner.gid == (gid_t) -1 ? st.st_gid : owner.gid};
         } else if (errno != ENOENT)
                 return -errno;
-        (void) snprintf(temp, sizeof(temp), ".hostd-%s.tmp", request->header.id);
-        r = files_write_temp(dir, temp, mode ?: 0644, old, err);
+        files_temp_name(request, temp);
+        r = files_write_temp(dir, temp, mode ?: 0644, &owner, err);
         if (r == 0 && renameat(dir, temp, dir, name) < 0)
                 r = -errno;
         if (r < 0 && r != -EEXIST)
@@ -234,6 +251,12 @@ static int (*const files_table[_GUEST_VERB_MAX])(const Request *request, Error *
         [GUEST_REMOVE] = files_remove,
         [GUEST_STAT] = files_stat,
         [GUEST_SEARCH] = files_search,
+        [GUEST_REPLACE] = files_replace,
+        [GUEST_MOVE] = files_move,
+        [GUEST_MKDIR] = files_mkdir,
+        [GUEST_CHMOD] = files_chmod,
+        [GUEST_CHOWN] = files_chown,
+        [GUEST_WATCH] = files_watch,
         [GUEST_DELIVER] = deliver_run,
         [GUEST_ADOPT] = deliver_adopt,
 };

@@ -6,6 +6,14 @@
 
 #include "guest/request.h"
 
+#define FILES_DEPTH_MAX 512 // each level holds a descriptor
+#define FILES_TEMP_MAX 64
+
+typedef struct FilesOwner { // -1: as it is
+        uid_t uid;
+        gid_t gid;
+} FilesOwner;
+
 // openat2, again when a rename came between and RESOLVE_BENEATH wants to be sure.
 int files_open(int dir, const char *path, uint64_t flags, uint64_t resolve);
 // The directory that holds the last component, and that component ("." for "/").
@@ -15,7 +23,21 @@ const char *files_option(const Request *request, const char *key);
 int files_number(const Request *request, const char *key, uint64_t *ret);
 // Only root may give a file away, and only root would otherwise take one that was somebody else's.
 bool files_may_give(void);
+// The words owner and group; -ENOKEY: nobody has that name.
+int files_owner(const Request *request, FilesOwner *ret);
+int files_give(int dir, const char *name, const FilesOwner *owner);
+// All directories above the last component; those that it makes are the owner's.
+int files_make_parents(const char *path, const FilesOwner *owner);
+// A new file that is to replace another: its name until then, and what makes it whole: owner (may be NULL), mode, all of it on the disk.
+void files_temp_name(const Request *request, char ret[FILES_TEMP_MAX]);
+int files_finish(int fd, mode_t mode, const FilesOwner *owner);
 
 int files_stat(const Request *request, Error *err);
 int files_list(const Request *request, Error *err);
 int files_search(const Request *request, Error *err);
+int files_mkdir(const Request *request, Error *err);
+int files_chmod(const Request *request, Error *err);
+int files_chown(const Request *request, Error *err);
+int files_move(const Request *request, Error *err);
+int files_replace(const Request *request, Error *err);
+int files_watch(const Request *request, Error *err);

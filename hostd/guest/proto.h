@@ -44,7 +44,7 @@ typedef enum GuestType {
 typedef enum GuestVerb { // what an EXEC starts; of a file verb, argv are KEY=VALUE words
         GUEST_RUN,    // argv
         GUEST_LOGIN,  // argv through PAM (su -l USER), or a login shell when argv is empty
-        GUEST_WRITE,  // tree stream on fd 0 -> path; a file when not recursive
+        GUEST_WRITE,  // tree stream on fd 0 -> path; a file when not recursive; words: owner, group
         GUEST_READ,   // path -> stream on fd 1; words: offset, length
         GUEST_LIST,   // directory entries of path -> list on fd 1; words: depth
         GUEST_REMOVE, // path
@@ -52,12 +52,20 @@ typedef enum GuestVerb { // what an EXEC starts; of a file verb, argv are KEY=VA
         GUEST_ADOPT,   // the guest's own programs take up what was delivered: slow
         GUEST_STAT,    // what path is -> list on fd 1 (guest/tree.h), as for the next
         GUEST_SEARCH,  // below path; words: pattern, max
+        GUEST_REPLACE, // in path; words: old, new
+        GUEST_MOVE,    // path -> another path; words: to
+        GUEST_MKDIR,   // words: owner, group
+        GUEST_CHMOD,
+        GUEST_CHOWN,   // words: owner, group
+        GUEST_WATCH,   // path, or all below it -> list of events on fd 1 until its reader goes
         _GUEST_VERB_MAX,
 } GuestVerb;
 
 enum {
         GUEST_FLAG_TTY = 1 << 0,       // fds are one pty of the host: relayed to one of the guest's own (guest/relay.h)
         GUEST_FLAG_RECURSIVE = 1 << 1,
+        GUEST_FLAG_PARENTS = 1 << 2, // directories that are missing are made
+        GUEST_FLAG_FORCE = 1 << 3,   // what is in the place is replaced
 };
 
 typedef enum GuestStage { GUEST_STAGE_FORK = 1, GUEST_STAGE_USER, GUEST_STAGE_CWD, GUEST_STAGE_SETUP, GUEST_STAGE_EXEC, GUEST_STAGE_FILE } GuestStage;

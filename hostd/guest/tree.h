@@ -80,8 +80,8 @@ int tree_list_read(int in_fd, const TreeLimits *limits, TreeListFn fn, void *use
 #define TREE_CHANGES_DEPTH_MAX 200
 int tree_changes_read(int in_fd, TreeListFn fn, void *userdata, bool *ret_cut, Error *err);
 
-// What a watch says: Created, Written (and closed), Attributes changed, Deleted, moved From and To, '!': events were lost, Gone: what was watched
-// is no more, and nothing follows.
+// What a watch says: Created, Written, Attributes changed, Deleted, moved From and To, '!': events were lost, or what is below here is not watched,
+// Gone: what was watched is no more, and nothing follows.
 #define TREE_EVENTS "CWADFT!G"
 
 // The reader below them; on its own for tests and the fuzz target. With in_fd < 0 it reads `data` only.

@@ -165,6 +165,29 @@ int user_load(const char *etc, const char *who, User *ret) {
         return r;
 }
 
+int user_parse_group_id(const char *text, const char *who, gid_t *ret) {
+        UserField f[USER_FIELDS];
+        uint32_t gid;
+
+        for (const char *at = text; *at;)
+                if (user_line(&at, f) == 4 && f[0].size > 0 && user_number(f[2].text, f[2].size, &gid) == 0 && user_field_is(&f[0], who)) {
+                        *ret = gid;
+                        return 0;
+                }
+        if (user_number(who, strlen(who), &gid) < 0)
+                return -ENOENT;
+        *ret = gid;
+        return 0;
+}
+
+int user_find_group(const char *etc, const char *who, gid_t *ret) {
+        _cleanup_close_ int dir = open(etc, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        _cleanup_free_ char *group = NULL;
+        int r = dir < 0 ? -ENOENT : user_read(dir, "group", &group);
+
+        return r < 0 && r != -ENOENT ? r : user_parse_group_id(group ?: "", who, ret);
+}
+
 bool user_parse_name(const char *text, UserNamesFile file, uint32_t id, char ret[USER_NAME_MAX + 1]) {
         size_t fields = file == USER_NAMES_PASSWD ? USER_FIELDS : 4;
         UserField f[USER_FIELDS];

@@ -27,6 +27,10 @@ void user_parse_group(const char *text, User *user);
 // Both files below `etc`: regular files of at most 1 MiB, not links. -ENOENT: no such user. "" is root.
 int user_load(const char *etc, const char *who, User *ret);
 
+// Pure: a group by name, or by number, which needs no line. -ENOENT: none has the name.
+int user_parse_group_id(const char *text, const char *who, gid_t *ret);
+int user_find_group(const char *etc, const char *who, gid_t *ret); // the same of the file below `etc`
+
 // Names for the numbers of a listing.
 #define USER_NAME_MAX 64
 typedef enum UserNamesFile { USER_NAMES_PASSWD, USER_NAMES_GROUP, _USER_NAMES_FILE_MAX } UserNamesFile;

@@ -254,7 +254,7 @@ void loop_for(usec_t span) {
 static void put_file(int to, const char *text) {
         int p[2];
 
-        if (pipe2(p, O_CLOEXEC) < 0 || write(p[1], text, strlen(text)) < 0)
+        if (pipe2(p, O_CLOEXEC) < 0 || fcntl(p[1], F_SETPIPE_SZ, 1 << 20) < 0 || write(p[1], text, strlen(text)) < 0)
                 abort();
         (void) close(p[1]);
         CHECK(tree_pack_stream(p[0], "text", to, NULL) == 0);
@@ -754,6 +754,12 @@ int main(int argc, char **argv) {
         test_files();
         test_range();
         test_lists();
+        test_mkdir();
+        test_modes();
+        test_move();
+        test_replace();
+        test_write();
+        test_watch();
         test_deliver();
         test_torn();
         test_owner();

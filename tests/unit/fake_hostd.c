@@ -342,10 +342,20 @@ static void fake_secret(Call *call) {
         call_reply(call, json_pack("{s:s, s:i}", "value", size < 100 ? value : "", "version", (int) size));
 }
 
+// Tells what it was asked.
+static void fake_told(Call *call) {
+        _cleanup_free_ char *text = json_dumps(call_parameters(call), JSON_SORT_KEYS | JSON_COMPACT);
+        _cleanup_error_ Error err = ERROR_NULL;
+
+        call_error(call, &err, error_set(&err, ERR_CONFLICT, "asked %s", text ?: ""));
+}
+
 static const struct {
         MethodId method;
         void (*answer)(Call *call);
 } fakes[] = {
+        {METHOD_FILE_MOVE, fake_told},       {METHOD_FILE_MKDIR, fake_told},       {METHOD_FILE_CHMOD, fake_told},
+        {METHOD_FILE_CHOWN, fake_told},      {METHOD_FILE_REMOVE, fake_told},      {METHOD_FILE_STAT, fake_file_list},
         {METHOD_INSTANCE_LIST, fake_list},   {METHOD_INSTANCE_START, fake_start},  {METHOD_COMMAND_EXEC, fake_exec},
         {METHOD_COMMAND_SIGNAL, fake_signal}, {METHOD_COMMAND_ATTACH, fake_attach}, {METHOD_HOST_CARVE, fake_carve},
         {METHOD_HOST_LEAKS, fake_empty},     {METHOD_HOST_DOCTOR, fake_doctor},    {METHOD_INSTANCE_SHOW, fake_show},

@@ -443,9 +443,24 @@ static void test_denied(void **state) {
         assert_int_equal(io_remove_tree(AT_FDCWD, dir), 0);
 }
 
+static void test_group_id(void **state) {
+        static const char text[] = "root:x:0:\nbad:x:nine:\nusers:x:100:agent\n100:x:7:\nshort:x:1\n:x:2:\n";
+        static const struct {
+                const char *who;
+                int r;
+                gid_t gid;
+        } cases[] = {{"root", 0, 0}, {"users", 0, 100}, {"bad", -ENOENT, 0}, {"short", -ENOENT, 0}, {"none", -ENOENT, 0}, {"5", 0, 5}, {"100", 0, 7}, {"", -ENOENT, 0}, {"4294967295", -ENOENT, 0}};
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                gid_t gid = 0;
+                assert_int_equal(user_parse_group_id(text, cases[i].who, &gid), cases[i].r);
+                assert_int_equal(gid, cases[i].gid);
+        }
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_deliver_check), cmocka_unit_test(test_deliver_authority), cmocka_unit_test(test_packages), cmocka_unit_test(test_denied), cmocka_unit_test(test_decode),     cmocka_unit_test(test_request), cmocka_unit_test(test_passwd),
+                cmocka_unit_test(test_deliver_check), cmocka_unit_test(test_deliver_authority), cmocka_unit_test(test_packages), cmocka_unit_test(test_denied), cmocka_unit_test(test_decode),     cmocka_unit_test(test_group_id), cmocka_unit_test(test_request), cmocka_unit_test(test_passwd),
                 cmocka_unit_test(test_group),      cmocka_unit_test(test_user_files), cmocka_unit_test(test_env),
                 cmocka_unit_test(test_quote),      cmocka_unit_test(test_login_argv), cmocka_unit_test(test_names),
         };

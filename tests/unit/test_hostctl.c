@@ -125,6 +125,27 @@ static void test_files(void **state) {
         expect("file pull one", 2, "", "usage");
 }
 
+static void test_file_changes(void **state) {
+        expect("file mkdir -p -m 700 -o agent -g 5 one:/a/b", 8, "", "asked {\"group\":\"5\",\"mode\":448,\"name\":\"one\",\"owner\":\"agent\",\"parents\":true,\"path\":\"/a/b\"}");
+        expect("file chmod 4755 one:/a", 8, "", "asked {\"mode\":2541,\"name\":\"one\",\"path\":\"/a\"}");
+        expect("file chmod 0 -r one:/a", 8, "", "asked {\"mode\":0,\"name\":\"one\",\"path\":\"/a\",\"recursive\":true}");
+        expect("file chmod 888 one:/a", 2, "", "not an octal number");
+        expect("file chmod 10000 one:/a", 2, "", "not an octal number");
+        expect("file chmod -u agent one:/a", 2, "", "usage: hostctl file chmod MODE");
+        expect("file chown agent:users one:/a", 8, "", "asked {\"group\":\"users\",\"name\":\"one\",\"owner\":\"agent\",\"path\":\"/a\"}");
+        expect("file chown :users one:/a", 8, "", "asked {\"group\":\"users\",\"name\":\"one\",\"path\":\"/a\"}");
+        expect("file chown -o agent one:/a", 8, "", "asked {\"name\":\"one\",\"owner\":\"agent\",\"path\":\"/a\"}");
+        expect("file chown a/b one:/a", 2, "", "owner");
+        expect("file mv one:/a one:/b", 8, "", "asked {\"name\":\"one\",\"path\":\"/a\",\"to\":\"/b\"}");
+        expect("file mv -F one:/d/a one:/b/", 8, "", "asked {\"force\":true,\"name\":\"one\",\"path\":\"/d/a\",\"to\":\"/b/a\"}");
+        expect("file mv one:/a one:/c one:/b", 8, "", "\"path\":\"/c\",\"to\":\"/b/c\"");
+        expect("file mv one:/a two:/b", 2, "", "not in one instance");
+        expect("file mv one:/a", 2, "", "usage");
+        expect("file rm -r one:/a one:/b", 8, "", "\"path\":\"/b\",\"recursive\":true");
+        expect("file replace --old x one:/a", 2, "", "new");
+        expect("file stat -f csv -c path,type,permissions one:/t", 0, NULL, NULL);
+}
+
 static void test_diff(void **state) {
         expect("diff one", 0, "A /etc/a\\x0ab\nD /var\n", NULL);
         expect("diff cut", 0, "A /etc/a\\x0ab\nD /var\n", "only the first 2 changes");
@@ -242,7 +263,7 @@ int main(void) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_list),       cmocka_unit_test(test_formats), cmocka_unit_test(test_many_and_all),
                 cmocka_unit_test(test_exit_codes), cmocka_unit_test(test_exit_status_is_the_answer), cmocka_unit_test(test_files),
-                cmocka_unit_test(test_diff),       cmocka_unit_test(test_flows),     cmocka_unit_test(test_why), cmocka_unit_test(test_events_network), cmocka_unit_test(test_stdio),
+                cmocka_unit_test(test_file_changes), cmocka_unit_test(test_diff),       cmocka_unit_test(test_flows),     cmocka_unit_test(test_why), cmocka_unit_test(test_events_network), cmocka_unit_test(test_stdio),
                 cmocka_unit_test(test_secret_values),
         };
 
