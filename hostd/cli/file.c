@@ -10,6 +10,8 @@
 #include "cli/file.h"
 #include "guest/tree_tar.h"
 
+#define TRANSFER_PIPE (1024 * 1024)
+
 static const char *base_name(const char *path) {
         const char *slash = strrchr(path, '/');
 
@@ -34,6 +36,7 @@ int file_transfer_start(FileTransfer *t, bool push, int *ret_fd, Error *err) {
         (void) signal(SIGPIPE, SIG_IGN); // a refused push shows as EPIPE, and hostd says why
         if (pipe2(p, O_CLOEXEC) < 0)
                 return error_set_errno(err, errno, "cannot make a pipe");
+        (void) fcntl(p[0], F_SETPIPE_SZ, TRANSFER_PIPE); // smaller ones do, with more turns
         r = client_send(t->cli->client, t->args->method->name, t->parameters, false, &p[!push], 1, err);
         (void) close_fd(p[!push]);
         *ret_fd = p[push];

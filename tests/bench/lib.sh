@@ -128,6 +128,7 @@ sweep() {
         for policies in bench-load bench-rules; do hostctl policy delete $policies >>"$log" 2>&1; done
         hostctl template delete bench-tiny >>"$log" 2>&1
         foreign_remove
+        rm -rf "$(state_directory)"/bench.??????
 }
 
 teardown() {
@@ -144,7 +145,7 @@ machine() {
 }
 
 main() {
-        local b all="launch exec delete resident list policy policy-names resolve splice intercept rotate cycles"
+        local b all="launch exec delete resident list policy policy-names resolve splice intercept rotate file-io cycles"
         keep=false benches= peer=false
         for b in "$@"; do
                 [ "$b" = --keep ] && keep=true && continue

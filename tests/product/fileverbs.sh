@@ -42,7 +42,7 @@ check_is "JSON holds them whole where they are text" "new
 line" sh -c 'hostctl file list pt-v:/tmp/n -f json | jq -r ".files[].path | select(startswith(\"new\"))"'
 
 # --- many
-ex pt-v -- sh -c 'mkdir /tmp/many; cd /tmp/many; seq -w 1 100000 | xargs touch'
+limit=300 ex pt-v -- sh -c 'mkdir /tmp/many; cd /tmp/many; seq -w 1 100000 | xargs touch'
 began=$(now_ms)
 check_is "a directory of 100 000" 100000 sh -c 'hostctl file list pt-v:/tmp/many -f csv -c path | tail -n +2 | wc -l'
 note "list of 100 000: $(($(now_ms) - began)) ms"
@@ -139,22 +139,24 @@ grow() { # PID...: the most memory that any of them had, in MiB
         local p
         for p in "$@"; do awk '$1 == "VmHWM:" { print int($2 / 1024) }' "/proc/$p/status" 2>/dev/null; done | sort -n | tail -n 1
 }
-guests() { local p; for p in $(instance_processes pt-v); do case $(cat "/proc/$p/comm" 2>/dev/null) in hostd-guest*) echo "$p" ;; esac; done; }
+guests() { local p; for p in $(instance_processes pt-v); do case $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null) in hostd-guest*) echo "$p" ;; esac; done; }
 large() { # WHAT COMMAND...
-        local what=$1 pid most=0 now before
+        local what=$1 pid most=0 now before inside helpers=0
         shift
         before=$(grow "$(hostd_pid)")
         "$@" >/dev/null 2>"$work/err" &
         pid=$!
         while process_lives $pid; do
-                now=$(grow $pid $(guests))
+                inside=$(guests)
+                now=$(grow $pid $inside)
                 [ "${now:-0}" -gt $most ] && most=$now
+                [ "$(wc -w <<<"$inside")" -gt $helpers ] && helpers=$(wc -w <<<"$inside")
                 sleep 0.2
         done
         if wait $pid; then ok "$what"; else fail "$what" "$(tail -n 1 "$work/err")"; fi
         now=$(grow "$(hostd_pid)")
-        note "$what: at most $most MiB in hostctl and hostd-guest, hostd $before to $now MiB"
-        if [ $most -gt 0 ] && [ $most -lt 24 ] && [ $((now - before)) -lt 4 ]; then ok "$what grows no process"; else fail "$what" "a process had $most MiB"; fi
+        note "$what: at most $most MiB in hostctl and $helpers of hostd-guest, hostd $before to $now MiB"
+        if [ $helpers -ge 2 ] && [ $most -gt 0 ] && [ $most -lt 24 ] && [ $((now - before)) -lt 4 ]; then ok "$what grows no process"; else fail "$what" "a process had $most MiB"; fi
 }
 g 'truncate -s 2147483648 /tmp/large'
 large "pull of 2 GiB" hostctl file pull pt-v:/tmp/large -

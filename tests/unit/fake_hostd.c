@@ -145,6 +145,26 @@ static int child_list(Call *call) {
         return tree_list(open(inside(call), O_RDONLY | O_DIRECTORY), ".", 1, NULL, NULL) < 0;
 }
 
+// A hostile name, one that is no text, and what was there no more when it was told.
+static int child_watch(Call *call) {
+        TreeLister *lister;
+        static const struct {
+                const char *path;
+                mode_t mode;
+                char event;
+        } events[] = {{"a\nb", S_IFREG | 0644, 'C'}, {"d/\033[1m", 0, 'D'}, {"\xff", 0, 'F'}, {".", 0, '!'}, {".", 0, 'G'}};
+
+        if (tree_lister_new(1, &lister) < 0)
+                return 1;
+        for (size_t i = 0; i < ELEMENTS(events); i++) {
+                lister->entry = (TreeEntry) {.type = events[i].mode ? TREE_FILE : TREE_OTHER, .mode = events[i].mode, .change = events[i].event};
+                (void) snprintf(lister->entry.path, sizeof(lister->entry.path), "%s", events[i].path);
+                if (tree_lister_emit(lister) < 0)
+                        return 1;
+        }
+        return tree_lister_end(lister) < 0;
+}
+
 // A hostile name, changes out of order, and for "cut" an end that says so, for "torn" none.
 static int child_diff(Call *call) {
         static TreeEntry deleted = {.type = TREE_DIR, .mode = S_IFDIR | 0755, .path = "var", .change = 'D'};
@@ -299,6 +319,10 @@ static void fake_file_list(Call *call) {
         run_child(call, 1, 1, child_list);
 }
 
+static void fake_watch(Call *call) {
+        run_child(call, 1, 1, child_watch);
+}
+
 static void fake_diff(Call *call) {
         run_child(call, 1, 1, child_diff);
 }
@@ -355,6 +379,7 @@ static const struct {
         void (*answer)(Call *call);
 } fakes[] = {
         {METHOD_FILE_MOVE, fake_told},       {METHOD_FILE_MKDIR, fake_told},       {METHOD_FILE_CHMOD, fake_told},
+        {METHOD_FILE_WATCH, fake_watch},
         {METHOD_FILE_CHOWN, fake_told},      {METHOD_FILE_REMOVE, fake_told},      {METHOD_FILE_STAT, fake_file_list},
         {METHOD_INSTANCE_LIST, fake_list},   {METHOD_INSTANCE_START, fake_start},  {METHOD_COMMAND_EXEC, fake_exec},
         {METHOD_COMMAND_SIGNAL, fake_signal}, {METHOD_COMMAND_ATTACH, fake_attach}, {METHOD_HOST_CARVE, fake_carve},

@@ -119,6 +119,17 @@ static void test_files(void **state) {
         _cleanup_outcome_ Outcome list = run("file list one:/t -c mode,size,path");
         assert_int_equal(list.status, 0);
         assert_non_null(strstr(list.out, "-rw-------  5B    leaf"));
+        // The same tree as a tar on our side.
+        _cleanup_free_ char *d = NULL;
+        run_ok("file pull --tar one:/t %s/t.tar", fake_dir);
+        run_ok("file push --tar %s/t.tar one:/t3", fake_dir);
+        run_ok("file pull -r one:/t3 %s/tree3", fake_dir);
+        d = content("tree3/leaf", NULL);
+        assert_string_equal(d, "leaf\n");
+        expect("file push --tar /etc/passwd one:/t4", 2, "", "it is no tar");
+        expect("file push --tar /etc one:/t4", 2, "", "no tar");
+        expect("file pull --tar one:/t one:/t3 /tmp", 2, "", "a tar has one tree");
+        expect("file pull -r one:/t -", 2, "", "add --tar");
         expect("file push nosuch one:/x", 3, "", "cannot open nosuch");
         expect("file push /tmp one:/x", 2, "", "add --recursive");
         expect("file push /etc/hostname one:../x", 2, "", "path");
@@ -144,6 +155,16 @@ static void test_file_changes(void **state) {
         expect("file rm -r one:/a one:/b", 8, "", "\"path\":\"/b\",\"recursive\":true");
         expect("file replace --old x one:/a", 2, "", "new");
         expect("file stat -f csv -c path,type,permissions one:/t", 0, NULL, NULL);
+}
+
+static void test_watch(void **state) {
+        expect("file watch one:/t", 0, "created     /t/a\\x0ab\ndeleted     /t/d/\\x1b[1m\nmoved-from  /t/\\xff\nlost        /t\ngone        /t\n", NULL);
+        _cleanup_outcome_ Outcome json = run("file watch -f json one:/t");
+        assert_int_equal(json.status, 0);
+        assert_non_null(strstr(json.out, "{\"event\":\"deleted\",\"path\":\"/t/d/\\u001B[1m\"}\n"));
+        assert_non_null(strstr(json.out, "\"event\":\"created\""));
+        assert_non_null(strstr(json.out, "\"path\":\"/t/a\\nb\",\"permissions\":\"0644\""));
+        expect("file watch one:/t one:/u", 2, "", "usage");
 }
 
 static void test_diff(void **state) {
@@ -263,7 +284,7 @@ int main(void) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_list),       cmocka_unit_test(test_formats), cmocka_unit_test(test_many_and_all),
                 cmocka_unit_test(test_exit_codes), cmocka_unit_test(test_exit_status_is_the_answer), cmocka_unit_test(test_files),
-                cmocka_unit_test(test_file_changes), cmocka_unit_test(test_diff),       cmocka_unit_test(test_flows),     cmocka_unit_test(test_why), cmocka_unit_test(test_events_network), cmocka_unit_test(test_stdio),
+                cmocka_unit_test(test_file_changes), cmocka_unit_test(test_watch), cmocka_unit_test(test_diff),       cmocka_unit_test(test_flows),     cmocka_unit_test(test_why), cmocka_unit_test(test_events_network), cmocka_unit_test(test_stdio),
                 cmocka_unit_test(test_secret_values),
         };
 
