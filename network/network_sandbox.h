@@ -3,15 +3,7 @@
 #pragma once
 
 #include "network/network.h"
-
-// One space of numbers, so that marks, chains, addresses and records need one field: instances and builds, profiles (what sandboxes of one
-// instance with the same policies share: chains, sets and marks, no wire), and sandboxes (a wire, no chains).
-#define NETWORK_PROFILE_FIRST 0x0800
-#define NETWORK_PROFILE_LAST 0x0fff
-#define NETWORK_SANDBOX_FIRST 0x1000
-#define NETWORK_SANDBOX_LAST 0x1fff
-static inline bool network_is_profile(uint16_t number) { return number >= NETWORK_PROFILE_FIRST && number <= NETWORK_PROFILE_LAST; }
-static inline bool network_is_sandbox(uint16_t number) { return number >= NETWORK_SANDBOX_FIRST && number <= NETWORK_SANDBOX_LAST; }
+#include "network/number.h"
 
 // Its interface is named after both, so that all interfaces of a profile have a beginning that no other has: the firewall asks for that.
 void network_sandbox_address(const NetworkSettings *settings, uint16_t sandbox, uint16_t profile, NetworkAddress *ret);
@@ -26,6 +18,8 @@ int network_sandbox_plug(Network *network, uint16_t sandbox, uint16_t profile, i
 bool network_sandbox_is_plugged(const Network *network, uint16_t sandbox);
 unsigned network_sandbox_interface(const Network *network, uint16_t sandbox); // for network_unplug(); 0: it went, with its namespace perhaps
 uint16_t network_sandbox_profile(const Network *network, uint16_t sandbox); // of one that is known, by this hostd or from an earlier one; else 0
+// All but its interface, which takes long to remove and can do nothing any more: network_unplug() follows, in a job. Then the number is free.
+int network_sandbox_leave(Network *network, uint16_t sandbox, Error *err);
 // Whatever of it is there. Quick where the wire is gone already.
 int network_sandbox_detach(Network *network, uint16_t sandbox, Error *err);
 // Of one that is over, so that the next one with its number meets no connections of it. Looks through all of the host's: in a job.

@@ -8,9 +8,11 @@
 
 #include "base/strv.h"
 #include "base/valid.h"
+#include "network/number.h"
 
 void view_slot_done(ViewSlot *slot) {
         free(slot->instance);
+        free(slot->sandbox);
         strv_free(slot->dns.types);
         compiled_free(slot->compiled);
         *slot = (ViewSlot) {0};
@@ -129,8 +131,18 @@ static void write_policies(Writer *w, const Compiled *compiled) {
         fputc(']', w->f);
 }
 
-static void write_slot(Writer *w, const ViewSlot *slot) {
-        fprintf(w->f, "{\"slot\":%u,\"offline\":%s,", slot->slot, slot->offline ? "true" : "false");
+static void write_rules(Writer *w, const Compiled *compiled) {
+        if (compiled->spared && compiled->spared->entries) {
+                write_list(w, "spared", compiled->spared->entries);
+                fputc(',', w->f);
+        }
+        if (compiled->offline)
+                fputs("\"named_only\":true,", w->f);
+        write_policies(w, compiled);
+}
+
+static void write_wire(Writer *w, const ViewSlot *slot) {
+        fprintf(w->f, "\"offline\":%s,", slot->offline ? "true" : "false");
         write_string(w, "ifname", slot->ifname);
         fputc(',', w->f);
         write_string(w, "instance", slot->instance);
@@ -146,18 +158,30 @@ static void write_slot(Writer *w, const ViewSlot *slot) {
         write_number(w, "names", slot->dns.names);
         fputc(',', w->f);
         write_list(w, "types", slot->dns.types);
-        fputs("},", w->f);
+        fputc('}', w->f);
         if (slot->destinations > 0) {
+                fputc(',', w->f);
                 write_number(w, "destinations", slot->destinations);
-                fputc(',', w->f);
         }
-        if (slot->compiled->spared && slot->compiled->spared->entries) {
-                write_list(w, "spared", slot->compiled->spared->entries);
+}
+
+static void write_slot(Writer *w, const ViewSlot *slot) {
+        fprintf(w->f, "{\"slot\":%u,", slot->slot);
+        if (slot->within) {
+                fprintf(w->f, "\"within\":%u,", slot->within);
+                write_string(w, "instance", slot->instance);
                 fputc(',', w->f);
+                write_rules(w, slot->compiled);
+        } else if (slot->profile) {
+                fprintf(w->f, "\"profile\":%u,", slot->profile);
+                write_string(w, "sandbox", slot->sandbox);
+                fputc(',', w->f);
+                write_wire(w, slot);
+        } else {
+                write_wire(w, slot);
+                fputc(',', w->f);
+                write_rules(w, slot->compiled);
         }
-        if (slot->compiled->offline)
-                fputs("\"named_only\":true,", w->f);
-        write_policies(w, slot->compiled);
         fputc('}', w->f);
 }
 
@@ -396,32 +420,76 @@ static bool read_address(int family, const char *text, char *ret, size_t size) {
         return inet_ntop(family, bytes, ret, (socklen_t) size);
 }
 
-static int read_slot(json_t *json, ViewSlot *slot, Error *err) {
-        const char *ifname, *instance, *ipv4, *ipv6;
-        json_t *dns, *policies, *spared = NULL;
-        json_int_t number, destinations = 0;
-        json_error_t why;
-        int offline, named_only = 0, r;
+// What of an instance and of a profile are rules, and of an instance and of a sandbox a wire.
+typedef struct SlotParts {
+        json_int_t slot, within, profile, destinations;
+        const char *ifname, *instance, *ipv4, *ipv6, *sandbox;
+        json_t *dns, *policies, *spared;
+        int offline, named_only;
+} SlotParts;
 
-        if (json_unpack_ex(json, &why, 0, "{s:I, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s?o, s?b, s?I !}", "slot", &number, "ifname", &ifname, "instance", &instance, "ipv4", &ipv4, "ipv6",
-                           &ipv6, "offline", &offline, "dns", &dns, "policies", &policies, "spared", &spared, "named_only", &named_only, "destinations", &destinations) < 0)
-                return unpack_failed(&why, err);
-        if (number < 1 || number > UINT16_MAX || !in_range(destinations, UINT32_MAX) || !valid_is(VALID_IFNAME, ifname) || !valid_is(VALID_NAME, instance) ||
-            !read_address(AF_INET, ipv4, slot->ipv4, sizeof(slot->ipv4)) || !read_address(AF_INET6, ipv6, slot->ipv6, sizeof(slot->ipv6)))
+static int read_rules(const SlotParts *parts, ViewSlot *slot, Error *err) {
+        int r = read_policies(parts->policies, &slot->compiled, err);
+
+        if (r >= 0)
+                slot->compiled->offline = parts->named_only;
+        return r < 0 || !parts->spared ? r : read_spared(parts->spared, &slot->compiled->spared, err);
+}
+
+static int read_wire(const SlotParts *parts, ViewSlot *slot, Error *err) {
+        if (!in_range(parts->destinations, UINT32_MAX) || !valid_is(VALID_IFNAME, parts->ifname) || !read_address(AF_INET, parts->ipv4, slot->ipv4, sizeof(slot->ipv4)) ||
+            !read_address(AF_INET6, parts->ipv6, slot->ipv6, sizeof(slot->ipv6)))
                 return refuse(err, "a slot is not valid");
-        slot->slot = (uint16_t) number;
-        slot->destinations = (uint32_t) destinations;
-        slot->offline = offline;
-        (void) snprintf(slot->ifname, sizeof(slot->ifname), "%s", ifname);
-        slot->instance = strdup(instance);
-        if (!slot->instance)
+        slot->destinations = (uint32_t) parts->destinations;
+        slot->offline = parts->offline;
+        (void) snprintf(slot->ifname, sizeof(slot->ifname), "%s", parts->ifname);
+        return read_dns(parts->dns, &slot->dns, err);
+}
+
+static int unpack_slot(json_t *json, SlotParts *p, Error *err) {
+        json_error_t why;
+        int r;
+
+        if (json_object_get(json, "within"))
+                r = json_unpack_ex(json, &why, 0, "{s:I, s:I, s:s, s:o, s?o, s?b !}", "slot", &p->slot, "within", &p->within, "instance", &p->instance, "policies", &p->policies,
+                                   "spared", &p->spared, "named_only", &p->named_only);
+        else if (json_object_get(json, "profile"))
+                r = json_unpack_ex(json, &why, 0, "{s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:b, s:o, s?I !}", "slot", &p->slot, "profile", &p->profile, "sandbox", &p->sandbox, "ifname", &p->ifname,
+                                   "instance", &p->instance, "ipv4", &p->ipv4, "ipv6", &p->ipv6, "offline", &p->offline, "dns", &p->dns, "destinations", &p->destinations);
+        else
+                r = json_unpack_ex(json, &why, 0, "{s:I, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s?o, s?b, s?I !}", "slot", &p->slot, "ifname", &p->ifname, "instance", &p->instance, "ipv4", &p->ipv4,
+                                   "ipv6", &p->ipv6, "offline", &p->offline, "dns", &p->dns, "policies", &p->policies, "spared", &p->spared, "named_only", &p->named_only, "destinations",
+                                   &p->destinations);
+        return r < 0 ? unpack_failed(&why, err) : 0;
+}
+
+// By its kind: see network_sandbox.h for which numbers are whose.
+static bool numbers_are_right(const SlotParts *p) {
+        if (p->slot < 1 || p->slot > UINT16_MAX || !in_range(p->within, NETWORK_PROFILE_FIRST - 1) || !in_range(p->profile, UINT16_MAX))
+                return false;
+        if (p->profile)
+                return network_is_sandbox((uint16_t) p->slot) && network_is_profile((uint16_t) p->profile) && valid_is(VALID_NAME, p->sandbox);
+        return network_is_profile((uint16_t) p->slot) == (p->within > 0) && !network_is_sandbox((uint16_t) p->slot);
+}
+
+static int read_slot(json_t *json, ViewSlot *slot, Error *err) {
+        SlotParts parts = {0};
+        int r = unpack_slot(json, &parts, err);
+
+        if (r < 0)
+                return r;
+        if (!numbers_are_right(&parts) || !valid_is(VALID_NAME, parts.instance))
+                return refuse(err, "a slot is not valid");
+        slot->slot = (uint16_t) parts.slot;
+        slot->within = (uint16_t) parts.within;
+        slot->profile = (uint16_t) parts.profile;
+        slot->instance = strdup(parts.instance);
+        slot->sandbox = parts.sandbox ? strdup(parts.sandbox) : NULL;
+        if (!slot->instance || (parts.sandbox && !slot->sandbox))
                 return error_set_errno(err, ENOMEM, "reading a view");
-        r = read_dns(dns, &slot->dns, err);
-        if (r >= 0)
-                r = read_policies(policies, &slot->compiled, err);
-        if (r >= 0)
-                slot->compiled->offline = named_only;
-        return r < 0 || !spared ? r : read_spared(spared, &slot->compiled->spared, err);
+        if (!slot->within)
+                r = read_wire(&parts, slot, err);
+        return r < 0 || slot->profile ? r : read_rules(&parts, slot, err);
 }
 
 static int read_slots(json_t *list, View *view, Error *err) {

@@ -24,15 +24,21 @@ typedef struct ViewDns {
         char **types;         // that are answered besides the usual ones: "TXT"; NULL for none
 } ViewDns;
 
+// Three kinds. An instance's slot has a wire and a list of rules. A profile has the list of some sandboxes, `within` its instance's, and no wire.
+// A sandbox has a wire, and of its list the `profile` alone: see view_lists.h.
 typedef struct ViewSlot {
         uint16_t slot;
+        uint16_t within;  // of a profile: the slot of its instance; else 0
+        uint16_t profile; // of a sandbox; else 0
+        uint16_t around;  // of a sandbox: the slot of its instance. Not in the text: view_lists_apply() knows
         char ifname[16]; // VALID_IFNAME, the host's end of its wire
         char *instance;  // VALID_NAME
+        char *sandbox;   // VALID_NAME: its id; NULL: no sandbox
         char ipv4[INET_ADDRSTRLEN], ipv6[INET6_ADDRSTRLEN];
         bool offline; // cut off by an operator: nothing of it goes on. Compiled.offline is another thing
         ViewDns dns;
         uint32_t destinations; // different ones a minute through the proxy; 0: any number
-        Compiled *compiled; // owned share
+        Compiled *compiled; // owned share; of a sandbox NULL as it is read
 } ViewSlot;
 
 typedef struct View {

@@ -7,11 +7,14 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "network/number.h"
+#include "network/view_lists.h"
+
 typedef struct FlowSlot {
         ViewSlot view;
         struct in_addr ipv4;
         struct in6_addr ipv6;
-        FlowLog *log; // NULL: could not be opened
+        FlowLog *log; // NULL: could not be opened, or it is its instance's: see log_of()
         usec_t gone;  // when it was said to be gone; 0: it is there
         usec_t events_filled;
         double events; // that may be sent at once
@@ -19,6 +22,7 @@ typedef struct FlowSlot {
 
 struct FlowBook {
         FlowBookConfig config;
+        ViewLists lists;
         FlowSlot *slots[UINT16_MAX + 1];
         bool whole; // every slot there is was told once
 };
@@ -47,19 +51,35 @@ FlowBook *flow_book_free(FlowBook *book) {
                 return NULL;
         for (size_t i = 0; i < ELEMENTS(book->slots); i++)
                 (void) slot_free(book->slots[i]);
+        view_lists_done(&book->lists);
         free(book);
         return NULL;
 }
 
+// Evidence is kept by instance: a sandbox is over before anybody asks.
+static bool slot_has_log(const FlowSlot *slot) {
+        return !slot->view.within && !slot->view.profile;
+}
+
+static FlowLog *log_of(const FlowBook *book, const FlowSlot *slot) {
+        const FlowSlot *instance = slot_has_log(slot) ? slot : book->slots[slot->view.within ?: slot->view.around];
+
+        return instance ? instance->log : NULL;
+}
+
 static int slot_open_log(const FlowBook *book, FlowSlot *slot) {
-        return slot->log ? 0 : flow_log_new(book->config.logs, slot->view.instance, &book->config.settings, &slot->log);
+        return slot->log || !slot_has_log(slot) ? 0 : flow_log_new(book->config.logs, slot->view.instance, &book->config.settings, &slot->log);
+}
+
+static bool same_owner(const ViewSlot *a, const ViewSlot *b) {
+        return strcmp(a->instance, b->instance) == 0 && strcmp(a->sandbox ?: "", b->sandbox ?: "") == 0;
 }
 
 // Another instance in a slot that was used before is another slot.
 static int slot_apply(FlowBook *book, ViewSlot *view) {
         FlowSlot **place = &book->slots[view->slot], *slot = *place;
 
-        if (slot && strcmp(slot->view.instance, view->instance) != 0)
+        if (slot && !same_owner(&slot->view, view))
                 slot = *place = slot_free(slot);
         if (!slot)
                 slot = *place = calloc(1, sizeof(FlowSlot));
@@ -80,6 +100,9 @@ int flow_book_apply(FlowBook *book, View *view, usec_t now) {
 
         if (!seen)
                 return -ENOMEM;
+        r = view_lists_apply(&book->lists, view);
+        if (r < 0)
+                return r;
         for (size_t i = 0; i < view->n_slots; i++) {
                 uint16_t number = view->slots[i].slot;
                 int q = slot_apply(book, &view->slots[i]);
@@ -118,8 +141,8 @@ bool flow_book_record(FlowBook *book, const FlowRecord *record, usec_t now) {
 
         if (!slot)
                 return false;
-        if (slot->log)
-                flow_log_write(slot->log, record, now);
+        if (log_of(book, slot))
+                flow_log_write(log_of(book, slot), record, slot->view.sandbox, now);
         if (record->verdict == FLOW_DENY && book->config.denied && slot_may_tell(slot))
                 book->config.denied(record, book->config.userdata);
         return true;
@@ -135,6 +158,20 @@ void flow_book_lost(FlowBook *book, uint64_t count, const char *reason, usec_t n
 
 static bool is_own(const FlowSlot *slot, int family, const uint8_t *address) {
         return family == AF_INET ? memcmp(address, &slot->ipv4, 4) == 0 : memcmp(address, &slot->ipv6, 16) == 0;
+}
+
+// The kernel knows a sandbox's packets by its profile, or by its instance where that one's rules decided. Whose they are the addresses say.
+static const FlowSlot *slot_of(const FlowBook *book, uint16_t number, int family, const uint8_t *source, const uint8_t *destination) {
+        const FlowSlot *slot = book->slots[number];
+
+        if (!slot || (slot_has_log(slot) && (is_own(slot, family, source) || is_own(slot, family, destination))))
+                return slot;
+        for (size_t i = NETWORK_SANDBOX_FIRST; i <= NETWORK_SANDBOX_LAST; i++) {
+                const FlowSlot *s = book->slots[i];
+                if (s && (s->view.profile == number || s->view.around == number) && (is_own(s, family, source) || is_own(s, family, destination)))
+                        return s;
+        }
+        return slot;
 }
 
 static void set_address(FlowRecord *record, int family, const uint8_t *address) {
@@ -192,12 +229,12 @@ static void explain(FlowRecord *record, const FlowSlot *slot, const NflogPacket 
 }
 
 bool flow_book_packet(FlowBook *book, const NflogPacket *packet, usec_t now) {
-        const FlowSlot *slot = book->slots[packet->slot];
+        const FlowSlot *slot = slot_of(book, packet->slot, packet->family, packet->source, packet->destination);
         FlowRecord record;
         bool inbound;
 
         flow_record_init(&record, FLOW_KERNEL, FLOW_DENY);
-        record.slot = packet->slot;
+        record.slot = slot ? slot->view.slot : packet->slot;
         record.realtime_usec = packet->realtime_usec ?: (int64_t) now;
         record.protocol = packet->protocol;
         inbound = slot && is_own(slot, packet->family, packet->destination);
@@ -238,7 +275,7 @@ static bool is_worth_a_line(const ConntrackFlow *flow, usec_t previous, usec_t n
 }
 
 bool flow_book_connection(FlowBook *book, const ConntrackFlow *flow, usec_t previous, usec_t now) {
-        const FlowSlot *slot = book->slots[flow->slot];
+        const FlowSlot *slot = slot_of(book, flow->slot, flow->family, flow->source, flow->destination);
         const CompiledRule *rule = slot ? find_rule(slot->view.compiled, flow->rule_id) : NULL;
         int64_t stop = flow->ended && flow->stop_usec ? flow->stop_usec : (int64_t) now;
         bool outbound = slot && is_own(slot, flow->family, flow->source);
@@ -247,7 +284,7 @@ bool flow_book_connection(FlowBook *book, const ConntrackFlow *flow, usec_t prev
         if (!is_worth_a_line(flow, previous, now))
                 return true;
         flow_record_init(&record, FLOW_KERNEL, FLOW_ALLOW);
-        record.slot = flow->slot;
+        record.slot = slot ? slot->view.slot : flow->slot;
         record.realtime_usec = flow->start_usec ?: stop;
         record.duration_usec = flow->start_usec && stop > flow->start_usec ? (uint64_t) (stop - flow->start_usec) : 0;
         record.protocol = flow->protocol;
@@ -286,7 +323,7 @@ void flow_book_tidy(FlowBook *book, usec_t now) {
                         book->slots[i] = slot_free(slot);
                         continue;
                 }
-                if (slot_open_log(book, slot) >= 0)
+                if (slot_open_log(book, slot) >= 0 && slot->log)
                         flow_log_tidy(slot->log, now);
         }
         if (!book->whole) // whose logs are nobody's is not known

@@ -89,13 +89,14 @@ static void put_flags(Text *text, uint8_t flags) {
                         put(text, ",\"%s\":true", names[i].name);
 }
 
-size_t flow_line_format(const FlowRecord *record, usec_t now, char buf[FLOW_LINE_MAX]) {
+size_t flow_line_format(const FlowRecord *record, const char *sandbox, usec_t now, char buf[FLOW_LINE_MAX]) {
         char time[CLOCK_TEXT_MAX], address[INET6_ADDRSTRLEN] = "", protocol[16];
         Text text = {.data = buf};
 
         if (record->family)
                 (void) inet_ntop(record->family == 4 ? AF_INET : AF_INET6, record->address, address, sizeof(address));
         put_head(&text, now, flow_verdict_to_string(record->verdict) ?: "error", flow_kind_to_string(record->kind) ?: "kernel");
+        put_string(&text, "sandbox", sandbox ?: "");
         put_string(&text, "name", record->name);
         put_string(&text, "address", address);
         if (record->protocol)

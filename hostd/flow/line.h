@@ -12,8 +12,8 @@
 
 #define FLOW_LINE_MAX 2048 // with its newline; what is longer in a file is no line of ours
 
-// Length of the line with its newline; there is room for every valid record.
-size_t flow_line_format(const FlowRecord *record, usec_t now, char buf[FLOW_LINE_MAX]);
+// Length of the line with its newline; there is room for every valid record. `sandbox`: the id of whose flow it was, or NULL for the instance's own.
+size_t flow_line_format(const FlowRecord *record, const char *sandbox, usec_t now, char buf[FLOW_LINE_MAX]);
 // Records that are not there: how many, and why.
 size_t flow_line_format_lost(uint64_t count, const char *reason, usec_t now, char buf[FLOW_LINE_MAX]);
 

@@ -259,10 +259,10 @@ static void write_line(FlowLog *log, const char *line, size_t size, usec_t now) 
         }
 }
 
-void flow_log_write(FlowLog *log, const FlowRecord *record, usec_t now) {
+void flow_log_write(FlowLog *log, const FlowRecord *record, const char *sandbox, usec_t now) {
         char line[FLOW_LINE_MAX];
 
-        write_line(log, line, flow_line_format(record, now, line), now);
+        write_line(log, line, flow_line_format(record, sandbox, now, line), now);
 }
 
 void flow_log_lost(FlowLog *log, uint64_t count, const char *reason, usec_t now) {

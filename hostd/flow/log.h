@@ -23,7 +23,7 @@ int flow_log_new(int dirfd, const char *instance, const FlowLogSettings *setting
 FlowLog *flow_log_free(FlowLog *log);
 DEFINE_CLEANUP(FlowLog, flow_log_free)
 
-void flow_log_write(FlowLog *log, const FlowRecord *record, usec_t now);
+void flow_log_write(FlowLog *log, const FlowRecord *record, const char *sandbox, usec_t now); // as flow_line_format()
 // `count` records of which nothing is known; `reason` has no control characters.
 void flow_log_lost(FlowLog *log, uint64_t count, const char *reason, usec_t now);
 // Removes what is too old. To be called now and then; writing looks only at the size.

@@ -222,11 +222,12 @@ void connection_stop_asking(Connection *c) {
 // A name is one destination, wherever it leads; what a rule by address allows is its address.
 static bool connection_is_one_too_many(Connection *c, const ProxyAddress *target, usec_t now) {
         char text[NAME_TEXT_MAX + 8], address[INET6_ADDRSTRLEN] = "";
+        Slot *around = c->slot->around ? proxy_find(c->slot->proxy, c->slot->around) : NULL;
 
         if (!c->by_name)
                 (void) inet_ntop(target->family == 4 ? AF_INET : AF_INET6, target->address, address, sizeof(address));
         (void) snprintf(text, sizeof(text), "%s %u", c->by_name ? c->host.name : address, c->port);
-        return !seen_take(&c->slot->seen, text, c->slot->destinations, now);
+        return !seen_take(&(around ?: c->slot)->seen, text, c->slot->destinations, now);
 }
 
 // False: it is refused, since what its rule bounds cannot be counted, or is used up, or the instance has had too many destinations.

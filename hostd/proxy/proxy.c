@@ -11,7 +11,7 @@
 
 // ---- slots
 
-static Slot *proxy_find(const Proxy *proxy, uint16_t number) {
+Slot *proxy_find(const Proxy *proxy, uint16_t number) {
         for (size_t i = 0; i < proxy->n_slots; i++)
                 if (proxy->slots[i]->number == number)
                         return proxy->slots[i];
@@ -49,7 +49,7 @@ static int proxy_apply_slot(Proxy *proxy, const ViewSlot *view) {
         int r;
 
         // Another instance under the number of the last one: nothing of that one's is this one's.
-        if (slot && strcmp(slot->instance, view->instance) != 0) {
+        if (slot && (strcmp(slot->instance, view->instance) != 0 || strcmp(slot->sandbox, view->sandbox ?: "") != 0)) {
                 connections_cut(slot, "the instance is gone");
                 seen_done(&slot->seen);
         }
@@ -70,14 +70,15 @@ static int proxy_apply_slot(Proxy *proxy, const ViewSlot *view) {
 }
 
 // No older rules are in force when this returns. -ENOMEM: a slot is not there, and hostd is to send it again.
-static int proxy_apply(Proxy *proxy, const View *view) {
-        int result = 0;
+static int proxy_apply(Proxy *proxy, View *view) {
+        int result = view_lists_apply(&proxy->lists, view);
 
         for (size_t i = proxy->n_slots; i > 0; i--)
-                if (view_ends(view, proxy->slots[i - 1]->number))
+                if (result < 0 || view_ends(view, proxy->slots[i - 1]->number)) // rather none than with the rules that it had
                         proxy_remove(proxy, i - 1);
-        for (size_t i = 0; i < view->n_slots; i++)
-                result = proxy_apply_slot(proxy, &view->slots[i]) < 0 ? -ENOMEM : result;
+        for (size_t i = 0; i < view->n_slots && result >= 0; i++)
+                if (!view->slots[i].within) // a profile has no wire
+                        result = proxy_apply_slot(proxy, &view->slots[i]) < 0 ? -ENOMEM : result;
         return result;
 }
 
@@ -157,6 +158,7 @@ Proxy *proxy_free(Proxy *proxy) {
                 return NULL;
         while (proxy->n_slots > 0)
                 proxy_remove(proxy, proxy->n_slots - 1);
+        view_lists_done(&proxy->lists);
         (void) control_server_free(proxy->control);
         sd_event_source_disable_unref(proxy->tick);
         (void) resolve_client_free(proxy->resolver);

@@ -5,6 +5,7 @@
 #include "border/record.h"
 #include "border/resolve.h"
 #include "border/server.h"
+#include "network/view_lists.h"
 #include "proxy/meter.h"
 #include "proxy/pipes.h"
 #include "proxy/slot.h"
@@ -31,6 +32,7 @@ struct Proxy {
         Meters *meters;
         Pipes pipes;
         char *interceptors;
+        ViewLists lists;
         Slot **slots; // sorted by nothing
         size_t n_slots;
         size_t n_connections, connections_max;
@@ -41,4 +43,5 @@ struct Proxy {
 
 int proxy_new(const ProxyConfig *config, Proxy **ret);
 Proxy *proxy_free(Proxy *proxy);
+Slot *proxy_find(const Proxy *proxy, uint16_t number); // NULL: there is none
 DEFINE_CLEANUP(Proxy, proxy_free)

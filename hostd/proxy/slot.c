@@ -109,6 +109,8 @@ int slot_update(Slot *slot, const ViewSlot *view) {
                 return -ENOMEM;
         free(slot->instance);
         slot->instance = instance;
+        slot->around = view->around;
+        (void) snprintf(slot->sandbox, sizeof(slot->sandbox), "%s", view->sandbox ?: "");
         (void) snprintf(slot->ifname, sizeof(slot->ifname), "%s", view->ifname);
         (void) compiled_free(slot->compiled);
         slot->compiled = compiled_share(view->compiled);

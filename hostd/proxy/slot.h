@@ -29,6 +29,8 @@ struct Slot {
         uint16_t number;
         char ifname[16];
         char *instance;
+        char sandbox[33];   // its id; "": none
+        uint16_t around;    // of a sandbox: the slot of its instance, with which it shares what is counted; else 0
         Compiled *compiled; // owned share
         usec_t next_end;    // of its grants, by the wall clock; USEC_INFINITY: none
         uint32_t destinations; // different ones a minute; 0: any number

@@ -14,7 +14,7 @@ void grants_done(Grants *grants) {
 
 // Collisions cost an attacker's own instance time, and at most GRANTS_MAX steps.
 static Grant *table_place(Grant *table, size_t size, const GrantKey *key) {
-        uint64_t hash = key->rule_id * 0x9e3779b97f4a7c15u + key->family + ((uint64_t) key->ports << 32), word;
+        uint64_t hash = (key->rule_id | (uint64_t) key->slot << 16) * 0x9e3779b97f4a7c15u + key->family + ((uint64_t) key->ports << 32), word;
 
         for (size_t i = 0; i < sizeof(key->address); i += sizeof(word)) {
                 memcpy(&word, key->address + i, sizeof(word));
@@ -23,7 +23,7 @@ static Grant *table_place(Grant *table, size_t size, const GrantKey *key) {
         }
         for (size_t i = hash & (size - 1);; i = (i + 1) & (size - 1)) {
                 const GrantKey *k = &table[i].key;
-                if (!table[i].used || (k->rule_id == key->rule_id && k->family == key->family && k->ports == key->ports && memcmp(k->address, key->address, sizeof(k->address)) == 0))
+                if (!table[i].used || (k->slot == key->slot && k->rule_id == key->rule_id && k->family == key->family && k->ports == key->ports && memcmp(k->address, key->address, sizeof(k->address)) == 0))
                         return &table[i];
         }
 }

@@ -12,6 +12,7 @@
 #define GRANTS_MAX 8192 // of an instance: the kernel's two maps have 4096 each
 
 typedef struct GrantKey {
+        uint16_t slot;    // whose map: of a sandbox, that of its profile or of its instance
         uint16_t rule_id;
         uint8_t family; // 4 or 6
         uint8_t address[16];

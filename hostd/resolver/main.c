@@ -18,15 +18,17 @@
 static int views_apply(Resolver *resolver, View *view) {
         int result = 0;
 
+        result = view_lists_apply(&resolver->lists, view);
         for (Slot *slot = resolver->slots, *next; slot; slot = next) {
                 next = slot->next;
-                if (view_ends(view, slot->view.slot))
+                if (result < 0 || view_ends(view, slot->view.slot)) // rather none than with the rules that it had
                         slot_free(slot);
         }
         if (view->whole || view->upstreams)
                 upstreams_set(resolver->upstreams, view->upstreams);
-        for (size_t i = 0; i < view->n_slots; i++)
-                result = slot_apply(resolver, &view->slots[i]) < 0 ? -ENOMEM : result;
+        for (size_t i = 0; i < view->n_slots && result >= 0; i++)
+                if (!view->slots[i].within) // a profile has no wire
+                        result = slot_apply(resolver, &view->slots[i]) < 0 ? -ENOMEM : result;
         return result;
 }
 
@@ -92,6 +94,7 @@ static int resolver_open(Resolver *resolver) {
 static void resolver_close(Resolver *resolver) {
         while (resolver->slots)
                 slot_free(resolver->slots);
+        view_lists_done(&resolver->lists);
         sd_event_source_disable_unref(resolver->retry);
         control_server_free(resolver->control);
         resolve_server_free(resolver->proxy);

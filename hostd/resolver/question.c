@@ -116,25 +116,17 @@ static int refusal_error(const Verdict *verdict) {
 
 // ---- the kernel
 
-typedef struct Keys { size_t n; GrantKey list[PENDING_INSERTS_MAX]; } Keys;
+typedef struct Keys { size_t n; GrantKey list[2 * PENDING_INSERTS_MAX]; } Keys;
 
-// Addresses for rules on ports that are not proxied which the kernel does not have for long enough. Cuts the records to as many addresses as
-// can be put in.
-static void keys_of(const Question *q, Result *result, Keys *ret) {
+// Of one list, into its own map.
+static void keys_of_list(const Question *q, const Compiled *compiled, uint16_t slot, const Result *result, Keys *ret) {
         PolicyInsert rules[VERDICT_INSERTS_MAX];
         char name[DNS_TEXT_MAX];
-        size_t n, offset = 0;
+        size_t n = policy_inserts(compiled, dns_name_to_text(&q->query->name, name), rules, ELEMENTS(rules)), offset = 0;
         DnsRecord record;
 
-        ret->n = 0;
-        if (q->origin->kind == ORIGIN_PROXY || result->size == 0)
-                return;
-        n = policy_inserts(q->slot->view.compiled, dns_name_to_text(&q->query->name, name), rules, ELEMENTS(rules));
-        if (n == 0)
-                return;
-        result->size = records_cut(result->records, result->size, VERDICT_INSERT_ADDRESSES);
-        while (dns_record_next(result->records, result->size, &offset, &record)) {
-                GrantKey key = {.family = record.type == DNS_A ? 4 : 6};
+        while (n > 0 && dns_record_next(result->records, result->size, &offset, &record)) {
+                GrantKey key = {.slot = slot, .family = record.type == DNS_A ? 4 : 6};
                 if (record.type != DNS_A && record.type != DNS_AAAA)
                         continue;
                 memcpy(key.address, record.data, record.size);
@@ -145,10 +137,34 @@ static void keys_of(const Question *q, Result *result, Keys *ret) {
                 for (size_t i = 0; i < MIN2(n, ELEMENTS(rules)); i++) {
                         key.rule_id = rules[i].rule->id;
                         key.ports = rules[i].ports;
-                        if (!grants_fresh(&q->slot->grants, &key, q->start))
+                        if (!grants_fresh(&q->slot->grants, &key, q->start) && ret->n < ELEMENTS(ret->list))
                                 ret->list[ret->n++] = key;
                 }
         }
+}
+
+static bool has_inserts(const Compiled *compiled, const DnsName *asked) {
+        char name[DNS_TEXT_MAX];
+
+        return compiled && policy_inserts(compiled, dns_name_to_text(asked, name), NULL, 0) > 0;
+}
+
+// Addresses for rules on ports that are not proxied which the kernel does not have for long enough, of a sandbox for both of its lists. Cuts the
+// records to as many addresses as can be put in.
+static void keys_of(const Question *q, Result *result, Keys *ret) {
+        const ViewSlot *view = &q->slot->view;
+        const Compiled *within = view->compiled->within;
+        uint16_t own = view->profile ?: view->slot;
+
+        ret->n = 0;
+        if (q->origin->kind == ORIGIN_PROXY || result->size == 0)
+                return;
+        if (!has_inserts(view->compiled, &q->query->name) && !has_inserts(within, &q->query->name))
+                return;
+        result->size = records_cut(result->records, result->size, VERDICT_INSERT_ADDRESSES);
+        keys_of_list(q, view->compiled, own, result, ret);
+        if (within && view->around)
+                keys_of_list(q, within, view->around, result, ret);
 }
 
 static void pending_question(const Pending *p, const Verdict *verdict, Question *ret) {
@@ -177,7 +193,7 @@ static int pending_send_inserts(Pending *p) {
         p->first_cookie = resolver->last_cookie + 1;
         resolver->last_cookie += p->n_keys;
         for (size_t i = 0; r >= 0 && i < p->n_keys; i++) {
-                BorderInsert insert = {.slot = p->slot->view.slot, .rule_id = p->keys[i].rule_id, .family = p->keys[i].family, .ttl_s = p->ttl, .ports = p->keys[i].ports};
+                BorderInsert insert = {.slot = p->keys[i].slot, .rule_id = p->keys[i].rule_id, .family = p->keys[i].family, .ttl_s = p->ttl, .ports = p->keys[i].ports};
                 memcpy(insert.address, p->keys[i].address, sizeof(insert.address));
                 r = control_server_send(resolver->control, BORDER_INSERT, p->first_cookie + i, &insert, sizeof(insert));
         }

@@ -2,7 +2,7 @@
 // Resolver: the objects of hostd-resolver and who owns whom. One thread, one event loop; nothing waits.
 //
 //   Resolver
-//     Slot            an instance's wire: listeners on its device, its view, limits and grants
+//     Slot            an instance's or a sandbox's wire: listeners on its device, its view, limits and grants
 //       TcpClient     a connection of that instance
 //       Pending       a question of that instance (or of the proxy for it) that waits for an upstream, then for the kernel
 //
@@ -15,6 +15,7 @@
 #include "border/record.h"
 #include "border/resolve.h"
 #include "border/server.h"
+#include "network/view_lists.h"
 #include "resolver/grants.h"
 #include "resolver/limit.h"
 #include "resolver/lookup.h"
@@ -40,6 +41,7 @@ struct Resolver {
         ControlServer *control; // NULL while it is being made
         ResolveServer *proxy;   // NULL where nobody may ask but guests
         FlowSender *flows;
+        ViewLists lists;
         Slot *slots;
         sd_event_source *retry; // slots that could not listen though their device is there
         size_t n_tcp, tcp_out;

@@ -9,7 +9,7 @@ import sys
 # ---- tables ------------------------------------------------------------------------------------------------------------------
 
 # What the programs of the border decide by, the same code as hostd: pure, and without netlink.
-BORDER_NETWORK = ("network/policy.h", "network/compile.h", "network/name.h", "network/view.h")
+BORDER_NETWORK = ("network/policy.h", "network/compile.h", "network/name.h", "network/view.h", "network/view_lists.h", "network/number.h")
 
 # Layer of a file by its folder, and what it may include: layers, or single headers that two programs agree on.
 LAYERS = {

@@ -240,6 +240,43 @@ static void long_connections(void **state) {
         json_decref(object);
 }
 
+// Of a sandbox the kernel says the profile, or its instance whose rules decided; the address says which. All stands in the instance's log, with
+// the sandbox's id.
+static void sandboxes(void **state) {
+        Desk *desk = *state;
+        NflogPacket p = packet("10.90.16.1", "9.9.9.9", IPPROTO_TCP, 80);
+        ConntrackFlow flow = {.slot = 0x800, .rule_id = 7, .family = AF_INET, .protocol = IPPROTO_TCP, .destination_port = 443, .ended = true, .counted = true, .sent = 5, .received = 6};
+
+        apply(desk, "{\"generation\":2,\"whole\":false,\"upstreams\":[],\"slots\":["
+                    "{\"slot\":2048,\"within\":1,\"instance\":\"a\",\"policies\":[{\"name\":\"box\",\"first\":0,\"rules\":[{\"action\":\"allow\",\"to\":\"9.9.0.0/16\",\"protocol\":\"tcp\",\"origin\":0,\"id\":7}]}]},"
+                    "{\"slot\":4097,\"profile\":2048,\"sandbox\":\"sb1\",\"ifname\":\"hvs0800x1001\",\"instance\":\"a\",\"ipv4\":\"10.90.16.1\",\"ipv6\":\"fd00:90::1001\",\"offline\":false,"
+                    "\"dns\":{\"rate\":1,\"burst\":1,\"names\":1,\"types\":[]}},"
+                    "{\"slot\":4098,\"profile\":2048,\"sandbox\":\"sb2\",\"ifname\":\"hvs0800x1002\",\"instance\":\"a\",\"ipv4\":\"10.90.16.2\",\"ipv6\":\"fd00:90::1002\",\"offline\":false,"
+                    "\"dns\":{\"rate\":1,\"burst\":1,\"names\":1,\"types\":[]}}],\"gone\":[]}");
+        p.slot = 0x800;
+        assert_true(flow_book_packet(desk->book, &p, today));
+        check(desk, "sandbox", "sb1");
+        check(desk, "reason", "denied: no rule of its instance allows it");
+        assert_int_equal(desk->last.slot, 0x1001);
+        p = packet("10.90.16.2", "8.8.8.8", IPPROTO_TCP, 443); // by the instance's chain
+        assert_true(flow_book_packet(desk->book, &p, today));
+        check(desk, "sandbox", "sb2");
+        check(desk, "reason", "denied: no rule allows it");
+        p = packet("10.90.0.1", "8.8.8.8", IPPROTO_TCP, 443);
+        assert_true(flow_book_packet(desk->book, &p, today));
+        check(desk, "sandbox", NULL);
+        assert_int_equal(inet_pton(AF_INET, "10.90.16.2", flow.source), 1);
+        assert_int_equal(inet_pton(AF_INET, "9.9.9.9", flow.destination), 1);
+        assert_true(flow_book_connection(desk->book, &flow, 0, today));
+        check(desk, "sandbox", "sb2");
+        check(desk, "policy", "box");
+        check(desk, "address", "9.9.9.9");
+        apply(desk, "{\"generation\":3,\"whole\":false,\"upstreams\":[],\"slots\":[],\"gone\":[4098]}");
+        flow_book_tidy(desk->book, today + 1);
+        assert_true(flow_book_connection(desk->book, &flow, 0, today)); // late news
+        check(desk, "sandbox", "sb2");
+}
+
 static void slots(void **state) {
         Desk *desk = *state;
         NflogPacket p = packet("10.90.0.1", "8.8.8.8", IPPROTO_UDP, 53);
@@ -271,6 +308,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(denials, setup, teardown),          cmocka_unit_test_setup_teardown(events_limited, setup, teardown),
                 cmocka_unit_test_setup_teardown(connections, setup, teardown),      cmocka_unit_test_setup_teardown(long_connections, setup, teardown),
+                cmocka_unit_test_setup_teardown(sandboxes, setup, teardown),
                 cmocka_unit_test_setup_teardown(slots, setup, teardown),
         };
 

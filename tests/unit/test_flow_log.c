@@ -110,7 +110,7 @@ static void lines(void **state) {
         record.flags = FLOW_FLAG_OPEN | FLOW_FLAG_INBOUND;
         flow_record_set_policy(&record, "web");
         flow_record_set_reason(&record, "no \"such\" \\ thing {}");
-        n = flow_line_format(&record, NOW, line);
+        n = flow_line_format(&record, NULL, NOW, line);
         assert_true(flow_line_parse(line, n - 1, &head));
         assert_int_equal(head.kind, FLOW_TLS);
         assert_int_equal(head.verdict, FLOW_DENY);
@@ -126,7 +126,7 @@ static void lines(void **state) {
         memset(long_name, 'x', sizeof(long_name));
         flow_record_set_name(&record, long_name, sizeof(long_name));
         memset(record.reason, '"', sizeof(record.reason) - 1);
-        n = flow_line_format(&record, NOW, line);
+        n = flow_line_format(&record, NULL, NOW, line);
         object = json_loadb(line, n, 0, NULL);
         assert_non_null(object);
         assert_int_equal(json_string_length(json_object_get(object, "name")), 255);
@@ -145,7 +145,7 @@ static void filters(void **state) {
         for (int i = 0; i < 4; i++) {
                 char name[] = {(char) ('a' + i), 0};
                 FlowRecord record = record_make(i % 2 ? FLOW_DNS : FLOW_TLS, i < 2 ? FLOW_DENY : FLOW_ALLOW, name);
-                flow_log_write(log, &record, NOW + (usec_t) i * USEC_PER_SEC);
+                flow_log_write(log, &record, NULL, NOW + (usec_t) i * USEC_PER_SEC);
         }
         expect(dir, filter, "d c b a ");
         filter.limit = 2;
@@ -168,9 +168,9 @@ static void since(void **state) {
         FlowRecord record = record_make(FLOW_DNS, FLOW_ALLOW, "old");
         FlowFilter filter = EVERYTHING;
 
-        flow_log_write(log, &record, now - 100 * USEC_PER_SEC);
+        flow_log_write(log, &record, NULL, now - 100 * USEC_PER_SEC);
         record = record_make(FLOW_DNS, FLOW_ALLOW, "new");
-        flow_log_write(log, &record, now);
+        flow_log_write(log, &record, NULL, now);
         filter.since_usec = (int64_t) (now - 10 * USEC_PER_SEC);
         expect(dir, filter, "new ");
         filter.since_usec = (int64_t) (now + 3600 * USEC_PER_SEC);
@@ -205,7 +205,7 @@ static void bounded(void **state) {
                 char name[16];
                 (void) snprintf(name, sizeof(name), "n%04d", i);
                 record = record_make(FLOW_DNS, FLOW_ALLOW, name);
-                flow_log_write(log, &record, NOW);
+                flow_log_write(log, &record, NULL, NOW);
                 if (i % 500 == 0) { // as if it were started again
                         (void) flow_log_free(log);
                         log = log_open(dir, &settings);
@@ -232,7 +232,7 @@ static void age(void **state) {
 
         for (usec_t i = 0; i < 5; i++) {
                 FlowRecord record = record_make(FLOW_DNS, FLOW_ALLOW, "x");
-                flow_log_write(log, &record, NOW + i * day + i * USEC_PER_SEC);
+                flow_log_write(log, &record, NULL, NOW + i * day + i * USEC_PER_SEC);
         }
         assert_int_equal(count_files(dir, &bytes), 5); // one a day
         flow_log_tidy(log, NOW + 32 * day);
@@ -240,7 +240,7 @@ static void age(void **state) {
         flow_log_tidy(log, NOW + 400 * day);
         assert_int_equal(count_files(dir, &bytes), 0);
         FlowRecord record = record_make(FLOW_DNS, FLOW_ALLOW, "again");
-        flow_log_write(log, &record, NOW + 400 * day);
+        flow_log_write(log, &record, NULL, NOW + 400 * day);
         expect(dir, EVERYTHING, "again ");
 }
 
@@ -253,13 +253,13 @@ static void torn_lines(void **state) {
         char junk[100000];
         uint64_t torn;
 
-        flow_log_write(log, &record, NOW);
+        flow_log_write(log, &record, NULL, NOW);
         (void) flow_log_free(log);
         fd = openat(dir, "a/0000000001.jsonl", O_WRONLY | O_APPEND);
         assert_int_equal(write(fd, "{\"time\":\"2027-01-15T08:0", 24), 24);
         log = log_open(dir, &FLOW_LOG_DEFAULTS);
         record = record_make(FLOW_DNS, FLOW_ALLOW, "two");
-        flow_log_write(log, &record, NOW);
+        flow_log_write(log, &record, NULL, NOW);
         found = ask(dir, EVERYTHING, &torn);
         assert_string_equal(found, "two one ");
         assert_int_equal(torn, 1);
@@ -268,7 +268,7 @@ static void torn_lines(void **state) {
         assert_int_equal(write(fd, junk, sizeof(junk)), sizeof(junk));
         assert_int_equal(write(fd, "\n", 1), 1);
         record = record_make(FLOW_DNS, FLOW_ALLOW, "three");
-        flow_log_write(log, &record, NOW);
+        flow_log_write(log, &record, NULL, NOW);
         found = ask(dir, EVERYTHING, &torn);
         assert_string_equal(found, "three two one ");
         assert_true(torn >= 2);
@@ -287,10 +287,10 @@ static void full(void **state) {
         (void) signal(SIGXFSZ, SIG_IGN);
         assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
         small = (struct rlimit) {.rlim_cur = 150, .rlim_max = old.rlim_max};
-        flow_log_write(log, &record, NOW);
+        flow_log_write(log, &record, NULL, NOW);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
         for (int i = 0; i < 5; i++)
-                flow_log_write(log, &record, NOW);
+                flow_log_write(log, &record, NULL, NOW);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
         assert_int_equal(flow_log_dropped(log), 5);
         found = ask(dir, EVERYTHING, &torn);
@@ -298,7 +298,7 @@ static void full(void **state) {
         assert_int_equal(torn, 0);
         free(TAKE_PTR(found));
         record = record_make(FLOW_DNS, FLOW_ALLOW, "two");
-        flow_log_write(log, &record, NOW);
+        flow_log_write(log, &record, NULL, NOW);
         expect(dir, EVERYTHING, "two - one "); // "-": that five were lost
         (void) flow_log_free(log);
 }
@@ -316,7 +316,7 @@ static void sweep(void **state) {
                 FlowLog *log = NULL;
                 struct timespec times[2] = {{.tv_sec = 1000 * (time_t) (i + 1)}, {.tv_sec = 1000 * (time_t) (i + 1)}};
                 assert_int_equal(flow_log_new(dir, names[i], &FLOW_LOG_DEFAULTS, &log), 0);
-                flow_log_write(log, &record, NOW);
+                flow_log_write(log, &record, NULL, NOW);
                 (void) flow_log_free(log);
                 assert_int_equal(utimensat(dir, names[i], times, 0), 0);
         }
@@ -343,7 +343,7 @@ static void slow_reader(void **state) {
         char some[4096];
 
         for (int i = 0; i < 20000; i++)
-                flow_log_write(log, &record, NOW);
+                flow_log_write(log, &record, NULL, NOW);
         (void) flow_log_free(log);
         assert_int_equal(sd_event_new(&event), 0);
         assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);

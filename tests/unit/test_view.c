@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/strv.h"
-#include "network/view.h"
+#include "network/view_lists.h"
 
 static void add(Policy *policy, const char *action, const char *to, PolicyProtocol protocol, const char *ports) {
         PolicyRule rule = {.action = policy_action_from_string(action), .to = strdup(to), .protocol = protocol, .ports = ports ? strdup(ports) : NULL};
@@ -71,7 +71,7 @@ static void test_round_trip(void **state) {
         char *types[] = {(char *) "TXT", (char *) "SRV", NULL}, *upstreams[] = {(char *) "192.0.2.1", (char *) "2001:db8::1", NULL};
         ViewSlot slots[] = {
                 {.slot = 1, .ifname = "hv0001", .instance = (char *) "a", .ipv4 = "10.209.0.1", .ipv6 = "fd00::1", .dns = {200, 400, 100, types}, .compiled = compiled},
-                {.slot = 0xfff, .ifname = "hv0fff", .instance = (char *) "b", .ipv4 = "10.209.15.255", .ipv6 = "fd00::fff", .offline = true, .destinations = 65536, .compiled = compiled},
+                {.slot = 0x7ff, .ifname = "hv07ff", .instance = (char *) "b", .ipv4 = "10.209.7.255", .ipv6 = "fd00::7ff", .offline = true, .destinations = 65536, .compiled = compiled},
         };
         uint16_t gone[] = {3, 65535};
         compiled->offline = true;
@@ -88,8 +88,8 @@ static void test_round_trip(void **state) {
         assert_true(read->generation == 7 && read->whole && strv_equal(read->upstreams, upstreams));
         assert_true(read->n_slots == 2 && read->n_gone == 2 && read->gone[1] == 65535);
         assert_string_equal(read->slots[0].instance, "a");
-        assert_string_equal(read->slots[1].ifname, "hv0fff");
-        assert_string_equal(read->slots[1].ipv6, "fd00::fff");
+        assert_string_equal(read->slots[1].ifname, "hv07ff");
+        assert_string_equal(read->slots[1].ipv6, "fd00::7ff");
         assert_true(read->slots[1].offline && !read->slots[0].offline);
         assert_true(read->slots[1].destinations == 65536 && read->slots[0].destinations == 0);
         assert_true(read->slots[0].dns.rate == 200 && read->slots[0].dns.burst == 400 && read->slots[0].dns.names == 100);
@@ -108,6 +108,82 @@ static void test_round_trip(void **state) {
         assert_string_equal(text, again);
 }
 
+static Compiled *allow(const char *to) {
+        _cleanup_(policy_freep) Policy *policy = NULL;
+        Compiled *compiled = NULL;
+
+        assert_int_equal(policy_new("p", &policy), 0);
+        add(policy, "allow", to, POLICY_TCP, "443");
+        assert_int_equal(compiled_new(&policy, 1, &compiled, NULL), 0);
+        return compiled;
+}
+
+static View *reread(const ViewSlot *slots, size_t n, bool whole, uint16_t gone) {
+        View view = {.generation = 1, .whole = whole, .slots = (ViewSlot *) slots, .n_slots = n, .gone = &gone, .n_gone = gone > 0}, *read = NULL;
+        _cleanup_free_ char *text = NULL, *again = NULL;
+        _cleanup_error_ Error err = ERROR_NULL;
+        size_t size;
+
+        assert_int_equal(view_format(&view, &text, &size), 0);
+        if (view_parse(text, size, &read, &err) < 0)
+                fail_msg("%s", error_message(&err, 0));
+        assert_int_equal(view_format(read, &again, NULL), 0);
+        assert_string_equal(text, again);
+        return read;
+}
+
+static bool reaches(const ViewSlot *slot, const char *name) {
+        PolicyQuestion question = {.name = name, .protocol = POLICY_TCP, .port = 443};
+
+        return policy_decide(slot->compiled, &question).action == POLICY_ALLOW;
+}
+
+// A sandbox has its profile's list within its instance's, whichever of the three was told last. What is missing denies.
+static void test_sandbox(void **state) {
+        _cleanup_(compiled_freep) Compiled *wide = allow("*.example.org"), *narrow = allow("a.example.org"), *both = allow("*");
+        ViewSlot instance = {.slot = 1, .ifname = "hv0001", .instance = (char *) "a", .ipv4 = "10.209.0.1", .ipv6 = "fd00::1", .compiled = wide};
+        ViewSlot profile = {.slot = 0x800, .within = 1, .instance = (char *) "a", .compiled = both};
+        ViewSlot sandbox = {.slot = 0x1001, .profile = 0x800, .ifname = "hvs0800x1001", .instance = (char *) "a", .sandbox = (char *) "sb1", .ipv4 = "10.209.16.1", .ipv6 = "fd00::1001",
+                            .dns = {200, 400, 100, NULL}, .destinations = 7};
+        _cleanup_(view_lists_done) ViewLists lists = {0};
+        View *view = reread((ViewSlot[]) {instance, profile, sandbox}, 3, true, 0);
+        ViewSlot kept;
+
+        assert_int_equal(view_lists_apply(&lists, view), 0);
+        kept = view->slots[2];
+        view->slots[2] = (ViewSlot) {0}; // as a reader takes it over
+        view_free(view);
+        assert_true(kept.slot == 0x1001 && kept.around == 1 && kept.profile == 0x800 && kept.destinations == 7 && kept.dns.burst == 400);
+        assert_string_equal(kept.sandbox, "sb1");
+        assert_string_equal(kept.ifname, "hvs0800x1001");
+        assert_true(reaches(&kept, "a.example.org") && reaches(&kept, "b.example.org") && !reaches(&kept, "a.example.net"));
+        // the instance's rules change, and nothing is said of the sandbox
+        instance.compiled = narrow;
+        view = reread(&instance, 1, false, 0);
+        assert_int_equal(view_lists_apply(&lists, view), 0);
+        view_free(view);
+        assert_true(reaches(&kept, "a.example.org") && !reaches(&kept, "b.example.org"));
+        // the instance goes first
+        view = reread(NULL, 0, false, 1);
+        assert_int_equal(view_lists_apply(&lists, view), 0);
+        view_free(view);
+        assert_false(reaches(&kept, "a.example.org"));
+        view_slot_done(&kept);
+        // a sandbox whose profile was in no text
+        view = reread(&sandbox, 1, true, 0);
+        assert_int_equal(view_lists_apply(&lists, view), 0);
+        assert_true(view->slots[0].around == 0 && !reaches(&view->slots[0], "a.example.org"));
+        view_free(view);
+        // a profile of a slot that is a profile, or not there, bounds nothing
+        profile.within = 5;
+        view = reread((ViewSlot[]) {profile, sandbox}, 2, true, 0);
+        assert_int_equal(view_lists_apply(&lists, view), 0);
+        assert_false(reaches(&view->slots[1], "a.example.org"));
+        view_free(view);
+}
+
+#define VIEW(slot) "{\"generation\":1,\"whole\":true,\"upstreams\":[],\"slots\":[" slot "],\"gone\":[]}"
+#define WIRE "\"ifname\":\"hvs0800x1001\",\"instance\":\"a\",\"ipv4\":\"10.0.0.1\",\"ipv6\":\"fd00::1\",\"offline\":false,\"dns\":{\"rate\":1,\"burst\":1,\"names\":1,\"types\":[]}"
 #define SLOT(rules) "{\"generation\":1,\"whole\":true,\"upstreams\":[],\"slots\":[{\"slot\":1,\"ifname\":\"hv0001\",\"instance\":\"a\",\"ipv4\":\"10.0.0.1\"," \
                     "\"ipv6\":\"fd00::1\",\"offline\":false,\"dns\":{\"rate\":1,\"burst\":1,\"names\":1,\"types\":[]}," \
                     "\"policies\":[{\"name\":\"p\",\"first\":0,\"rules\":[" rules "]}]}],\"gone\":[]}"
@@ -142,6 +218,18 @@ static void test_refused(void **state) {
                 {"{\"generation\":1,\"whole\":true,\"upstreams\":[\"example.org\"],\"slots\":[],\"gone\":[]}", false},
                 {"{\"generation\":1,\"whole\":true,\"upstreams\":[],\"slots\":[],\"gone\":[65536]}", false},
                 {"{\"generation\":1,\"whole\":true,\"upstreams\":[],\"slots\":[{}],\"gone\":[]}", false},
+                {VIEW("{\"slot\":2048,\"within\":1,\"instance\":\"a\",\"policies\":[]}"), true},
+                {VIEW("{\"slot\":2048,\"within\":2049,\"instance\":\"a\",\"policies\":[]}"), false},
+                {VIEW("{\"slot\":2048,\"within\":0,\"instance\":\"a\",\"policies\":[]}"), false},
+                {VIEW("{\"slot\":7,\"within\":1,\"instance\":\"a\",\"policies\":[]}"), false},
+                {VIEW("{\"slot\":2048,\"within\":1,\"instance\":\"a\",\"policies\":[],\"ifname\":\"hv0001\"}"), false},
+                {VIEW("{\"slot\":4097,\"profile\":2048,\"sandbox\":\"sb\"," WIRE "}"), true},
+                {VIEW("{\"slot\":4097,\"profile\":1,\"sandbox\":\"sb\"," WIRE "}"), false},
+                {VIEW("{\"slot\":4097,\"profile\":0,\"sandbox\":\"sb\"," WIRE "}"), false},
+                {VIEW("{\"slot\":7,\"profile\":2048,\"sandbox\":\"sb\"," WIRE "}"), false},
+                {VIEW("{\"slot\":4097,\"profile\":2048,\"sandbox\":\"s b\"," WIRE "}"), false},
+                {VIEW("{\"slot\":4097,\"profile\":2048,\"sandbox\":\"sb\",\"policies\":[]," WIRE "}"), false},
+                {VIEW("{\"slot\":4097,\"policies\":[]," WIRE "}"), false}, // a list of its own: then nothing would bound it
                 {"{\"generation\":1,\"whole\":1,\"upstreams\":[],\"slots\":[],\"gone\":[]}", false},
                 {"{\"generation\":-1,\"whole\":true,\"upstreams\":[],\"slots\":[],\"gone\":[]}", false},
         };
@@ -260,7 +348,7 @@ static void test_large(void **state) {
 }
 
 int main(void) {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refused), cmocka_unit_test(test_parts), cmocka_unit_test(test_large)};
+        const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_sandbox), cmocka_unit_test(test_refused), cmocka_unit_test(test_parts), cmocka_unit_test(test_large)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
