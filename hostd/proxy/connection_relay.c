@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 
 #define FAIR_BYTES (2 << 20) // then it is the turn of others
+#define UNSENT_BYTES (128 << 10) // that wait in the client's socket
 
 static MeterTime time_now(void) {
         return (MeterTime) {clock_monotonic(), clock_realtime()};
@@ -24,6 +25,17 @@ static void keep_alive(int fd) {
 
         for (size_t i = 0; i < ELEMENTS(options); i++) // of the interceptor's socket those of TCP fail
                 (void) setsockopt(fd, options[i].level, options[i].option, &options[i].value, sizeof(int));
+}
+
+// The client is at the other end of a wire of this host, which loses nothing and is as fast as memory. A congestion control that paces (BBR,
+// where the host has it) only adds a timer for each few packets, and bytes that lie in the socket before the client can take them are out of the
+// processor's caches by the time that it does; they may as well wait at the server. Both refused: as the host has it.
+static void suit_the_wire(int client) {
+        static const char plain[] = "reno"; // each kernel has it, and each user may
+        int unsent = UNSENT_BYTES;
+
+        (void) setsockopt(client, IPPROTO_TCP, TCP_CONGESTION, plain, sizeof(plain) - 1);
+        (void) setsockopt(client, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
 }
 
 static void pump_later(Connection *c, usec_t from_now) {
@@ -153,6 +165,7 @@ static int relay_prepare(Connection *c) {
         c->size = c->room = 0;
         keep_alive(c->client);
         keep_alive(c->server);
+        suit_the_wire(c->client);
         r = sd_event_source_set_io_events(c->client_io, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
         if (r >= 0)
                 r = sd_event_add_io(event, &c->server_io, c->server, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, server_io, c);

@@ -8,7 +8,7 @@ proxy=$(realpath "${1:-.}/hostd-proxy" 2>/dev/null)
 skip() { echo "SKIP: $*"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 [ -x "$proxy" ] || skip "no hostd-proxy was built"
 [ "$(id -u)" = 0 ] || skip "needs root"
-for tool in python3 ip nft unshare curl openssl setpriv haproxy; do
+for tool in python3 ip ss nft unshare curl openssl setpriv haproxy; do
         command -v $tool >/dev/null || [ -x /usr/sbin/$tool ] || skip "no $tool"
 done
 # hostd's own directory below /run is hidden, so nothing here can meet a hostd of this machine.

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import random
+import re
 import resource
 import ssl
 import subprocess
@@ -610,6 +611,26 @@ def download(port, n, first=b""):
         got += size
     assert got == n, (got, n)
     return time.monotonic() - began
+
+
+def case_wire():
+    """A client that does not read: what waits for it does so at the server, not in its socket; and all of it comes."""
+    n = 64 << 20
+    run("nft", "add rule inet t p iifname hv0001 tcp dport 9001 redirect to :8443")
+    hostd.views(slot("allow good.example.org 443,9001"), whole=False)
+    s = connect(GOOD, 9001, timeout=60)
+    s.sendall(hello("good.example.org") + b"SEND %d\n" % n)
+    seen = lambda: run("ss", "-Htin", "state", "established", "sport", "=", ":8443")
+    unsent = lambda: [int(x) for x in re.findall(r"notsent:(\d+)", seen())]
+    check("what waits for the client in its socket is bounded", until(lambda: unsent()) and (time.sleep(1), max(unsent()) <= 256 << 10)[1], seen())
+    check("no pacing on a wire of this host", " reno " in seen(), seen())
+    got, buffer = 0, bytearray(1 << 20)
+    while size := s.recv_into(buffer):
+        got += size
+    check("a client that was slow gets all of it", got == n, got)
+    handle = [x for x in run("nft", "-a", "list", "chain", "inet", "t", "p").splitlines() if "9001" in x][0].split()[-1]
+    run("nft", "delete", "rule", "inet", "t", "p", "handle", handle)
+    reset_views()
 
 
 def case_bench():
