@@ -23,6 +23,7 @@ typedef struct GuestEntry {
         char id[GUEST_ID_MAX];
         bool login, ready, held;
         bool ended; // before HELLO: its end may be told once more
+        const GuestOwner *owner;
 } GuestEntry;
 
 struct GuestChannel {
@@ -30,6 +31,7 @@ struct GuestChannel {
         bool gone, synced;
         CgroupBox *box;
         uint64_t userns_dev, userns_ino, ignored;
+        pid_t helper;
         const GuestChannelHandlers *handlers;
         void *userdata;
         sd_event_source *io, *pause;
@@ -162,19 +164,36 @@ static bool guest_channel_owns(GuestChannel *channel, pid_t pid) {
         return cgroup_box_has(channel->box, pid);
 }
 
+typedef struct GuestListener { const GuestChannelHandlers *handlers; void *userdata; } GuestListener;
+
+static GuestListener guest_channel_listener(const GuestChannel *channel, const GuestEntry *entry) {
+        return entry->owner ? (GuestListener) {entry->owner->handlers, entry->owner->userdata} : (GuestListener) {channel->handlers, channel->userdata};
+}
+
 static void guest_channel_fail(GuestChannel *channel, GuestEntry *entry, GuestStage stage, int errnum) {
+        GuestListener to = guest_channel_listener(channel, entry);
         char id[GUEST_ID_MAX];
 
         memcpy(id, entry->id, sizeof(id));
         guest_channel_end(channel, entry);
-        if (channel->handlers->failed)
-                channel->handlers->failed(channel, id, stage, errnum, channel->userdata);
+        if (to.handlers->failed)
+                to.handlers->failed(channel, id, stage, errnum, to.userdata);
 }
 
-static void guest_channel_release(GuestChannel *channel, const char *id) {
-        if (channel->handlers->started)
-                channel->handlers->started(channel, id, channel->userdata);
+static void guest_channel_release(GuestChannel *channel, const GuestEntry *entry) {
+        GuestListener to = guest_channel_listener(channel, entry);
+        char id[GUEST_ID_MAX];
+
+        memcpy(id, entry->id, sizeof(id));
+        if (to.handlers->started)
+                to.handlers->started(channel, id, to.userdata);
         (void) guest_channel_send(channel, GUEST_RELEASE, id, 0);
+}
+
+static int guest_channel_place(GuestChannel *channel, const GuestEntry *entry, pid_t pid) {
+        if (entry->owner)
+                return cgroup_sandbox_attach(entry->owner->sandbox, pid, NULL);
+        return entry->login ? cgroup_box_attach(channel->box, CGROUP_LOGIN, pid, NULL) : cgroup_command_attach(channel->box, entry->id, pid, NULL);
 }
 
 static void guest_channel_ready(GuestChannel *channel, GuestEntry *entry, const GuestHeader *h, const struct ucred *ucred) {
@@ -191,8 +210,7 @@ static void guest_channel_ready(GuestChannel *channel, GuestEntry *entry, const 
                 channel->ignored++;
                 return;
         }
-        r = entry->login ? cgroup_box_attach(channel->box, CGROUP_LOGIN, ucred->pid, NULL)
-                         : cgroup_command_attach(channel->box, entry->id, ucred->pid, NULL);
+        r = guest_channel_place(channel, entry, ucred->pid);
         // The helper is protected from the OOM killer; what it starts must not be. From outside, because a process that is not
         // dumpable may not open its own file.
         (void) snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", ucred->pid);
@@ -209,10 +227,11 @@ static void guest_channel_ready(GuestChannel *channel, GuestEntry *entry, const 
                 return;
         }
         entry->ready = true;
-        if (channel->handlers->ready)
-                channel->handlers->ready(channel, h->id, ucred->pid, TAKE_FD(pidfd), channel->userdata);
+        GuestListener to = guest_channel_listener(channel, entry);
+        if (to.handlers->ready)
+                to.handlers->ready(channel, h->id, ucred->pid, TAKE_FD(pidfd), to.userdata);
         if (!entry->held)
-                guest_channel_release(channel, h->id);
+                guest_channel_release(channel, entry);
 }
 
 void guest_channel_permit(GuestChannel *channel, const char *id) {
@@ -222,7 +241,7 @@ void guest_channel_permit(GuestChannel *channel, const char *id) {
                 return;
         entry->held = false;
         if (entry->ready)
-                guest_channel_release(channel, id);
+                guest_channel_release(channel, entry);
 }
 
 static void guest_channel_ended(GuestChannel *channel, GuestEntry *entry, const GuestHeader *h) {
@@ -233,9 +252,10 @@ static void guest_channel_ended(GuestChannel *channel, GuestEntry *entry, const 
                 guest_channel_fail(channel, entry, (GuestStage) h->flags, (int) h->value);
                 return;
         }
+        GuestListener to = guest_channel_listener(channel, entry);
         guest_channel_end(channel, entry);
-        if (channel->handlers->exited)
-                channel->handlers->exited(channel, h->id, (int) h->value, channel->userdata);
+        if (to.handlers->exited)
+                to.handlers->exited(channel, h->id, (int) h->value, to.userdata);
 }
 
 // Something that no hostd remembers: it is stopped (LIVE) or laid to rest (EXITED, FAILED).
@@ -252,6 +272,7 @@ static void guest_channel_dispatch(GuestChannel *channel, const GuestHeader *h, 
         GuestEntry *entry;
 
         if (h->type == GUEST_HELLO) {
+                channel->helper = ucred->pid;
                 guest_channel_sync(channel);
                 return;
         }
@@ -338,13 +359,32 @@ static int guest_channel_io(sd_event_source *source, int fd, uint32_t revents, v
         return channel->window_packets >= GUEST_WINDOW_PACKETS ? guest_channel_pause(channel) : 0;
 }
 
+pid_t guest_channel_helper(const GuestChannel *channel) {
+        return channel->helper;
+}
+
+int guest_channel_fd(const GuestChannel *channel) {
+        return channel->fd;
+}
+
+int guest_channel_expect(GuestChannel *channel, pid_t pid, Error *err) {
+        GuestChannelConfig config = {0};
+        int r = guest_channel_config_init(&config, pid, err);
+
+        if (r < 0)
+                return r;
+        channel->userns_dev = config.userns_dev;
+        channel->userns_ino = config.userns_ino;
+        return 0;
+}
+
 int guest_channel_config_init(GuestChannelConfig *config, pid_t init_pid, Error *err) {
         char path[64];
         struct stat st;
 
         (void) snprintf(path, sizeof(path), "/proc/%d/ns/user", (int) init_pid);
         if (stat(path, &st) < 0)
-                return error_set_errno(err, errno, "cannot read the user namespace of the instance");
+                return error_set_errno(err, errno, "cannot read the user namespace");
         config->userns_dev = st.st_dev;
         config->userns_ino = st.st_ino;
         return 0;
@@ -419,6 +459,7 @@ int guest_channel_exec(GuestChannel *channel, const GuestRequest *request, const
         if (r < 0)
                 return error_set_errno(err, r, "cannot start a command");
         channel->entries[channel->n_entries - 1].held = request->held;
+        channel->entries[channel->n_entries - 1].owner = request->owner;
         // Answers that wait go first: a request must not overtake them, and they wait because the helper is slow.
         n = channel->n_queue > 0 ? -EAGAIN : io_send_fds(channel->fd, packet, size, fds, 3, MSG_DONTWAIT);
         if (n < 0) {
@@ -434,6 +475,14 @@ int guest_channel_adopt(GuestChannel *channel, const char *id, bool login) {
         if (!guest_id_valid(id) || guest_channel_find(channel, id))
                 return -EINVAL;
         return guest_channel_add(channel, id, login, true);
+}
+
+int guest_channel_adopt_for(GuestChannel *channel, const char *id, const GuestOwner *owner) {
+        int r = guest_channel_adopt(channel, id, false);
+
+        if (r >= 0)
+                channel->entries[channel->n_entries - 1].owner = owner;
+        return r;
 }
 
 int guest_channel_signal(GuestChannel *channel, const char *id, int signal) {

@@ -13,6 +13,16 @@
 
 typedef struct GuestChannel GuestChannel;
 
+typedef struct GuestChannelHandlers GuestChannelHandlers;
+
+// Who takes what comes for one id, instead of the channel's own handlers: a sandbox, whose process goes to its own group. Of the handlers ready, started,
+// failed and exited are used. Borrowed until the id has failed, has exited or was forgotten.
+typedef struct GuestOwner {
+        CgroupBox *sandbox;
+        const GuestChannelHandlers *handlers;
+        void *userdata;
+} GuestOwner;
+
 typedef struct GuestRequest {
         const char *id; // [a-z0-9]{1,32}, of a command whose cgroup exists already (but for GUEST_LOGIN)
         GuestVerb verb;
@@ -21,9 +31,10 @@ typedef struct GuestRequest {
         const char *user, *cwd, *path; // NULL or "": root, the user's home, none
         char *const *argv, *const *env;
         bool held; // made ready, but not let go before guest_channel_permit()
+        const GuestOwner *owner; // NULL: the channel's handlers
 } GuestRequest;
 
-typedef struct GuestChannelHandlers { // all may be NULL; a handler must not free the channel, `gone` apart
+struct GuestChannelHandlers { // all may be NULL; a handler must not free the channel, `gone` apart
         // The child is in its cgroup, and waits. `pidfd` belongs to the handler.
         void (*ready)(GuestChannel *channel, const char *id, pid_t pid, int pidfd, void *userdata);
         void (*started)(GuestChannel *channel, const char *id, void *userdata); // it is about to be told to go on
@@ -33,7 +44,7 @@ typedef struct GuestChannelHandlers { // all may be NULL; a handler must not fre
         void (*synced)(GuestChannel *channel, void *userdata);               // after HELLO: that was all
         void (*ask)(GuestChannel *channel, const GuestAsk *ask, void *userdata); // guest_ask_decode()d
         void (*gone)(GuestChannel *channel, void *userdata);                 // closed, or it broke the protocol
-} GuestChannelHandlers;
+};
 
 typedef struct GuestChannelConfig {
         sd_event *event;
@@ -47,6 +58,12 @@ typedef struct GuestChannelConfig {
 int guest_channel_new(const GuestChannelConfig *config, GuestChannel **ret, Error *err); // says HELLO
 GuestChannel *guest_channel_free(GuestChannel *channel); // calls no handler
 DEFINE_CLEANUP(GuestChannel, guest_channel_free)
+// Who sent the last HELLO, as the kernel says; 0: nobody yet.
+pid_t guest_channel_helper(const GuestChannel *channel);
+// From now on what is ready must be in the user namespace of this process.
+int guest_channel_expect(GuestChannel *channel, pid_t pid, Error *err);
+// A copy of the descriptor, for who keeps it for the next hostd.
+int guest_channel_fd(const GuestChannel *channel);
 // Reads the user namespace of `init_pid` into the config.
 int guest_channel_config_init(GuestChannelConfig *config, pid_t init_pid, Error *err);
 
@@ -56,6 +73,7 @@ int guest_channel_exec(GuestChannel *channel, const GuestRequest *request, const
 void guest_channel_permit(GuestChannel *channel, const char *id);
 // An id that an earlier hostd gave out; after it, events for it are passed on. Call before the loop runs again.
 int guest_channel_adopt(GuestChannel *channel, const char *id, bool login);
+int guest_channel_adopt_for(GuestChannel *channel, const char *id, const GuestOwner *owner); // the same, of an owner's
 // To the command's process group, inside.
 int guest_channel_signal(GuestChannel *channel, const char *id, int signal);
 // A line about a denied packet or name, for people inside. Dropped when the helper does not keep up: it is in the log all the same.

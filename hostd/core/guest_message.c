@@ -19,7 +19,7 @@ static bool guest_message_any(const GuestHeader *h) {
 }
 
 static bool guest_message_failed(const GuestHeader *h) {
-        return h->flags >= GUEST_STAGE_FORK && h->flags <= GUEST_STAGE_FILE && h->value < 4096;
+        return h->flags >= GUEST_STAGE_FORK && h->flags < _GUEST_STAGE_MAX && h->value < 4096;
 }
 
 static bool guest_message_exited(const GuestHeader *h) {

@@ -23,6 +23,7 @@
 #include "guest/files.h"
 #include "guest/login.h"
 #include "guest/relay.h"
+#include "guest/sandbox.h"
 
 #define CHILD_STATUS_FD 3
 
@@ -67,11 +68,27 @@ static void child_wait(int status) {
                 _exit(126);
 }
 
+// The program goes along, where process 1 of the sandbox is to find it.
+static int child_sandbox_descriptors(const ChildSpec *spec) {
+        int binary = spec->binary < 0 ? -EBADF : fcntl(spec->binary, F_DUPFD_CLOEXEC, SANDBOX_STATUS_FD + 1);
+        int status = fcntl(spec->status, F_DUPFD_CLOEXEC, SANDBOX_STATUS_FD + 1);
+
+        if (binary < 0) // a sandbox in a sandbox
+                return -EOPNOTSUPP;
+        if (status < 0 || dup3(binary, SANDBOX_BINARY_FD, O_CLOEXEC) < 0 || dup3(status, SANDBOX_STATUS_FD, O_CLOEXEC) < 0)
+                return -errno;
+        if (syscall(SYS_close_range, SANDBOX_BINARY_FD + 1U, SANDBOX_STATUS_FD - 1U, 0) < 0)
+                return -errno;
+        return syscall(SYS_close_range, SANDBOX_STATUS_FD + 1U, ~0U, 0) < 0 ? -errno : 0;
+}
+
 static int child_descriptors(const ChildSpec *spec) {
         // All of them are above 3: the helper keeps 0 to 3 occupied for ever.
         for (int i = 0; i < 3; i++)
                 if (dup2(spec->fds[i], i) < 0)
                         return -errno;
+        if (spec->request->header.value == GUEST_SANDBOX)
+                return child_sandbox_descriptors(spec);
         if (dup3(spec->status, CHILD_STATUS_FD, O_CLOEXEC) < 0)
                 return -errno;
         return syscall(SYS_close_range, CHILD_STATUS_FD + 1U, ~0U, 0) < 0 ? -errno : 0;
@@ -159,6 +176,14 @@ static void child_login(const Request *request, const User *user, char **env) {
         child_fail(CHILD_STATUS_FD, GUEST_STAGE_EXEC, errno);
 }
 
+static void child_sandbox(const Request *request) __attribute__((noreturn));
+static void child_sandbox(const Request *request) {
+        GuestStage stage;
+        int r = sandbox_run(request, &stage);
+
+        child_fail(SANDBOX_STATUS_FD, stage, r);
+}
+
 void child_run(const ChildSpec *spec) {
         const Request *request = spec->request;
         User user = {0};
@@ -178,12 +203,14 @@ void child_run(const ChildSpec *spec) {
                 r = child_descriptors(spec);
         if (r < 0)
                 child_fail(status, GUEST_STAGE_SETUP, r);
-        status = CHILD_STATUS_FD;
+        status = request->header.value == GUEST_SANDBOX ? SANDBOX_STATUS_FD : CHILD_STATUS_FD;
         r = child_session(spec);
         if (r >= 0 && child_has_terminal(request))
                 r = relay_start(status, user.uid);
         if (r < 0)
                 child_fail(status, GUEST_STAGE_SETUP, r);
+        if (request->header.value == GUEST_SANDBOX)
+                child_sandbox(request);
         if (request->header.value == GUEST_LOGIN)
                 child_login(request, &user, env);
         r = child_become(&user);

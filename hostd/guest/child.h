@@ -12,6 +12,7 @@ typedef struct ChildSpec {
         int fds[3];
         int channel; // to hostd, for READY only
         int status;  // to the helper: one byte comes when released, ChildFailure goes back; end of file means _exit
+        int binary;   // this program, for a sandbox; -EBADF: none
         struct rlimit open_files; // as it was before the helper raised its own
 } ChildSpec;
 

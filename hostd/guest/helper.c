@@ -44,6 +44,8 @@ typedef struct HelperCommand {
 
 typedef struct Helper {
         int channel, signals;
+        int binary;   // of this program; -EBADF: none
+        bool asked;   // people inside may ask; not in a sandbox
         struct rlimit open_files;
         HelperCommand commands[GUEST_COMMANDS_MAX];
         unsigned n_queued, n_blocked;
@@ -142,7 +144,7 @@ static bool helper_fork(Helper *helper, HelperCommand *c) {
         }
         pid = fork();
         if (pid == 0) {
-                ChildSpec spec = {.request = &c->request, .channel = helper->channel, .status = pair[1], .open_files = helper->open_files};
+                ChildSpec spec = {.request = &c->request, .channel = helper->channel, .status = pair[1], .open_files = helper->open_files, .binary = helper->binary};
                 (void) close(pair[0]); // or its end of file would never come
                 memcpy(spec.fds, c->fds, sizeof(spec.fds));
                 child_run(&spec);
@@ -271,7 +273,7 @@ static void helper_on_denied(Helper *helper, size_t size) {
 static void helper_on_answer(Helper *helper, size_t size) {
         GuestAnswer message;
 
-        if (size != sizeof(message))
+        if (size != sizeof(message) || !helper->asked)
                 return;
         memcpy(&message, helper->packet, sizeof(message));
         ask_server_answer(&helper->ask, &message);
@@ -360,34 +362,49 @@ static int helper_open(Helper *helper) {
         return 0;
 }
 
-int helper_run(int channel, int binary) {
-        static Helper helper; // large, and the one object of this process
+static Helper helper_object; // large, and the one object of this process
+
+static int helper_loop(int channel, int binary, bool asked) {
+        Helper *h = &helper_object;
         int r;
 
-        helper.channel = channel;
-        helper.signals = -EBADF;
-        ask_server_init(&helper.ask, binary);
-        r = helper_open(&helper);
-        while (r >= 0 && !helper.gone) {
+        h->channel = channel;
+        h->signals = -EBADF;
+        h->binary = binary;
+        h->asked = asked;
+        if (asked)
+                ask_server_init(&h->ask, binary);
+        r = helper_open(h);
+        while (r >= 0 && !h->gone) {
                 struct pollfd fds[2 + 1 + ASK_CLIENTS] = {
-                        {.fd = channel, .events = (short) (POLLIN | (helper.full ? POLLOUT : 0))},
-                        {.fd = helper.signals, .events = POLLIN},
+                        {.fd = channel, .events = (short) (POLLIN | (h->full ? POLLOUT : 0))},
+                        {.fd = h->signals, .events = POLLIN},
                 };
-                int timeout;
-                size_t n = ask_server_poll(&helper.ask, fds + 2, &timeout);
+                int timeout = -1;
+                size_t n = asked ? ask_server_poll(&h->ask, fds + 2, &timeout) : 0;
                 if (poll(fds, 2 + n, timeout) < 0) {
                         r = errno == EINTR ? 0 : -errno;
                         continue;
                 }
                 if (fds[1].revents)
-                        helper_reap(&helper);
-                ask_server_dispatch(&helper.ask, channel, fds + 2, n);
-                for (int i = 0; i < 64 && !helper.gone && helper_receive(&helper); i++)
+                        helper_reap(h);
+                if (asked)
+                        ask_server_dispatch(&h->ask, channel, fds + 2, n);
+                for (int i = 0; i < 64 && !h->gone && helper_receive(h); i++)
                         ;
-                helper_start_queued(&helper);
-                helper_flush(&helper);
-                denied_flush(&helper.denied);
+                helper_start_queued(h);
+                helper_flush(h);
+                if (asked)
+                        denied_flush(&h->denied);
         }
-        helper.signals = close_fd(helper.signals);
+        h->signals = close_fd(h->signals);
         return r;
+}
+
+int helper_run(int channel, int binary) {
+        return helper_loop(channel, binary, true);
+}
+
+int helper_run_sandbox(int channel) {
+        return helper_loop(channel, -EBADF, false);
 }

@@ -7,4 +7,6 @@
 
 // Runs on the SOCK_SEQPACKET `channel` until its other end is closed everywhere (0) or something breaks. SIGCHLD is blocked
 // by it. Descriptors 0 to 3 must be open. `binary` is this program, to be copied for people inside; -EBADF for none.
+// In a sandbox nobody asks for anything, and no sandbox is made.
 int helper_run(int channel, int binary);
+int helper_run_sandbox(int channel);

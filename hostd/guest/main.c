@@ -11,6 +11,7 @@
 
 #include "guest/ask.h"
 #include "guest/helper.h"
+#include "guest/sandbox.h"
 
 #define MAIN_CHANNEL_FD 3
 #define MAIN_BINARY_FD 4 // a regular file, or not there: who starts it may be older
@@ -36,15 +37,20 @@ static int main_descriptors(int *ret_binary) {
 }
 
 int main(int argc, char **argv) {
+        bool sandbox = argc == 2 && strcmp(argv[1], SANDBOX_ARGUMENT) == 0; // process 1 of one
         int binary, r;
 
-        if (argc > 1)
+        if (argc > 1 && !sandbox)
                 return ask_main(argc, argv);
         // Neither the guest's users nor its root read the memory of this process or trace it.
         (void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         (void) prctl(PR_SET_NAME, "hostd-guest", 0, 0, 0);
         r = main_descriptors(&binary);
+        if (r == 0 && chdir("/") < 0)
+                r = -errno;
+        if (r == 0 && sandbox)
+                (void) close_fd(binary); // there is no other in it
         if (r == 0)
-                r = chdir("/") < 0 ? -errno : helper_run(MAIN_CHANNEL_FD, binary);
+                r = sandbox ? helper_run_sandbox(MAIN_CHANNEL_FD) : helper_run(MAIN_CHANNEL_FD, binary);
         return r < 0 ? 1 : 0;
 }

@@ -58,6 +58,7 @@ typedef enum GuestVerb { // what an EXEC starts; of a file verb, argv are KEY=VA
         GUEST_CHMOD,
         GUEST_CHOWN,   // words: owner, group
         GUEST_WATCH,   // path, or all below it -> list of events on fd 1 until its reader goes
+        GUEST_SANDBOX, // argv: runtime, id, bytes; fd 0 is the sandbox's own channel; path: its workspace, "/" for none (guest/sandbox.h)
         _GUEST_VERB_MAX,
 } GuestVerb;
 
@@ -66,9 +67,10 @@ enum {
         GUEST_FLAG_RECURSIVE = 1 << 1,
         GUEST_FLAG_PARENTS = 1 << 2, // directories that are missing are made
         GUEST_FLAG_FORCE = 1 << 3,   // what is in the place is replaced
+        GUEST_FLAG_ROOT = 1 << 4,    // a sandbox whose user is root of its own user namespace
 };
 
-typedef enum GuestStage { GUEST_STAGE_FORK = 1, GUEST_STAGE_USER, GUEST_STAGE_CWD, GUEST_STAGE_SETUP, GUEST_STAGE_EXEC, GUEST_STAGE_FILE } GuestStage;
+typedef enum GuestStage { GUEST_STAGE_FORK = 1, GUEST_STAGE_USER, GUEST_STAGE_CWD, GUEST_STAGE_SETUP, GUEST_STAGE_EXEC, GUEST_STAGE_FILE, GUEST_STAGE_IDS, _GUEST_STAGE_MAX } GuestStage;
 
 typedef struct GuestHeader {
         uint32_t magic;

@@ -234,3 +234,43 @@ const char *user_names_find(UserNames *names, UserNamesFile file, uint32_t id) {
         }
         return names->last[file].name;
 }
+
+// "agent:100000:65536"
+static bool user_subid_line(const char *line, size_t n, const User *user, uint32_t *ret_first, uint32_t *ret_count) {
+        char copy[160], *save = NULL, *name, *first, *count, *end;
+        unsigned long a, b;
+
+        if (n >= sizeof(copy))
+                return false;
+        memcpy(copy, line, n);
+        copy[n] = 0;
+        name = strtok_r(copy, ":", &save);
+        first = strtok_r(NULL, ":", &save);
+        count = strtok_r(NULL, ":", &save);
+        if (!name || !first || !count)
+                return false;
+        a = strtoul(name, &end, 10);
+        if (strcmp(name, user->name) != 0 && (*end || a != user->uid))
+                return false;
+        a = strtoul(first, &end, 10);
+        if (*end || a == 0 || a > UINT32_MAX)
+                return false;
+        b = strtoul(count, &end, 10);
+        if (*end || b == 0 || b > UINT32_MAX - a)
+                return false;
+        *ret_first = (uint32_t) a;
+        *ret_count = (uint32_t) b;
+        return true;
+}
+
+int user_parse_subids(const char *text, const User *user, uint32_t least, uint32_t *ret) {
+        for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+                uint32_t first, count;
+                // The agent's own id is not among those of others.
+                if (user_subid_line(line, strcspn(line, "\n"), user, &first, &count) && count >= least && (user->uid < first || user->uid - first >= count)) {
+                        *ret = first;
+                        return 0;
+                }
+        }
+        return -ENOENT;
+}

@@ -30,6 +30,8 @@ int user_load(const char *etc, const char *who, User *ret);
 // Pure: a group by name, or by number, which needs no line. -ENOENT: none has the name.
 int user_parse_group_id(const char *text, const char *who, gid_t *ret);
 int user_find_group(const char *etc, const char *who, gid_t *ret); // the same of the file below `etc`
+// Pure: the first range of at least `least` ids that /etc/subuid or /etc/subgid gives to the user, by name or number. -ENOENT.
+int user_parse_subids(const char *text, const User *user, uint32_t least, uint32_t *ret);
 
 // Names for the numbers of a listing.
 #define USER_NAME_MAX 64

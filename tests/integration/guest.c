@@ -106,7 +106,8 @@ int cgroup_command_list(CgroupBox *box, char ***ret) {
 
         *ret = NULL;
         while (d && (e = readdir(d)))
-                if (e->d_type == DT_DIR && e->d_name[0] != '.' && strcmp(e->d_name, "guest") != 0 && strcmp(e->d_name, "login") != 0)
+                if (e->d_type == DT_DIR && e->d_name[0] != '.' && strcmp(e->d_name, "guest") != 0 && strcmp(e->d_name, "login") != 0 &&
+                    strcmp(e->d_name, "sandbox") != 0)
                         (void) strv_append(ret, e->d_name);
         if (d)
                 (void) closedir(d);
@@ -139,6 +140,9 @@ static void instance_mounts(void) {
         put_or_die("/mnt/group", "root:x:0:\nagent:x:1000:\nextra:x:2000:other,agent\nno:x:2001:agen\n");
         // For PAM's account check: without a line here su refuses.
         put_or_die("/mnt/shadow", "root:*:19000:0:99999:7:::\nagent:*:19000:0:99999:7:::\n");
+        put_or_die("/mnt/subids", "root:1:5\nagent:100000:65536\n");
+        for (int i = 0; i < 2; i++)
+                (void) mount("/mnt/subids", i ? "/etc/subuid" : "/etc/subgid", NULL, MS_BIND, NULL); // sandboxes tell if that failed
         mount_or_die("/mnt/shadow", "/etc/shadow", NULL, MS_BIND);
         mount_or_die("/mnt/passwd", "/etc/passwd", NULL, MS_BIND);
         mount_or_die("/mnt/group", "/etc/group", NULL, MS_BIND);
@@ -195,7 +199,7 @@ static pid_t instance_start(const char *helper, int *ret_channel) {
                 return -1;
         for (int i = 0; i < 2; i++) {
                 (void) snprintf(path, sizeof(path), "/proc/%d/%cid_map", (int) pid, "ug"[i]);
-                if (io_write_filef(AT_FDCWD, path, "0 %d 65536", ID_BASE) < 0)
+                if (io_write_filef(AT_FDCWD, path, "0 %d 262144", ID_BASE) < 0)
                         return -1;
         }
         if (write(gate[0], "g", 1) != 1)
@@ -773,6 +777,7 @@ int main(int argc, char **argv) {
         test_volume();
         test_race();
         test_ask();
+        test_sandbox();
         test_denied();
         printf("%llu packets ignored so far\n", (unsigned long long) guest_channel_ignored(channel)); // told late, of commands that were killed
         test_reconnect(fd);

@@ -52,6 +52,7 @@ void test_write(void);
 void test_watch(void);
 void test_torn(void);
 void test_owner(void);
+void test_sandbox(void);
 void test_tree(void);
 void test_terminal(void);
 void test_terminal_volume(void);

@@ -29,7 +29,7 @@ static void test_decode(void **state) {
         } cases[] = {
                 {GUEST_HELLO, 1, 0, "", true},          {GUEST_HELLO, 1, 0, "a", false},   {GUEST_READY, 0, 0, "a", true},
                 {GUEST_READY, 0, 0, "", false},         {GUEST_LIVE, 0, 0, "a", true},     {GUEST_FAILED, 2, 1, "a", true},
-                {GUEST_FAILED, 2, 0, "a", false},       {GUEST_FAILED, 2, 7, "a", false},  {GUEST_FAILED, 4096, 1, "a", false},
+                {GUEST_FAILED, 2, 0, "a", false},       {GUEST_FAILED, 2, _GUEST_STAGE_MAX, "a", false},  {GUEST_FAILED, 4096, 1, "a", false},
                 {GUEST_EXITED, 0xff00, 0, "a", true},   {GUEST_EXITED, 9, 0, "a", true},   {GUEST_EXITED, 0x8b, 0, "a", true},
                 {GUEST_EXITED, 0x7f, 0, "a", false},    {GUEST_EXITED, 0x109, 0, "a", false}, {GUEST_EXITED, 0x10000, 0, "a", false},
                 {GUEST_EXEC, 0, 0, "a", false},         {GUEST_RELEASE, 0, 0, "a", false}, {GUEST_ACK, 0, 0, "a", false},
@@ -458,10 +458,37 @@ static void test_group_id(void **state) {
         }
 }
 
+static void test_subids(void **state) {
+        static const struct {
+                const char *text;
+                uint32_t least, expected; // 0: none
+        } cases[] = {
+                {"agent:100000:65536\n", 65535, 100000},
+                {"root:1:5\nagent:100000:65536", 65535, 100000},
+                {"1000:200000:65536\n", 65535, 200000},
+                {"agent:100000:100\nagent:300000:65536\n", 65535, 300000},
+                {"agent:100000:65534\n", 65535, 0},
+                {"agents:100000:65536\nagen:1:99999\n", 65535, 0},
+                {"agent:500:65536\n", 65535, 0}, // with the user's own among them
+                {"agent:100000:65536:x\nagent:0:70000\nagent:4294967295:65536\n", 65536, 100000},
+                {"agent:-5:65536\nagent:1e5:65536\nagent::65536\nagent:100000:\nagent\n::\n\n", 1, 0},
+                {"agent:100000:99999999999999999999\n", 1, 0},
+                {"", 1, 0},
+        };
+        const User user = {.name = (char *) "agent", .uid = 1000};
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                uint32_t first = 0;
+                int r = user_parse_subids(cases[i].text, &user, cases[i].least, &first);
+                if (r != (cases[i].expected ? 0 : -ENOENT) || first != cases[i].expected)
+                        fail_msg("case %zu: %d, %u", i, r, first);
+        }
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_deliver_check), cmocka_unit_test(test_deliver_authority), cmocka_unit_test(test_packages), cmocka_unit_test(test_denied), cmocka_unit_test(test_decode),     cmocka_unit_test(test_group_id), cmocka_unit_test(test_request), cmocka_unit_test(test_passwd),
-                cmocka_unit_test(test_group),      cmocka_unit_test(test_user_files), cmocka_unit_test(test_env),
+                cmocka_unit_test(test_subids), cmocka_unit_test(test_group),      cmocka_unit_test(test_user_files), cmocka_unit_test(test_env),
                 cmocka_unit_test(test_quote),      cmocka_unit_test(test_login_argv), cmocka_unit_test(test_names),
         };
 

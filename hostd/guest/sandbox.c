@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Sandbox: see sandbox.h.
+#include "guest/sandbox.h"
+
+#include <string.h>
+
+#include "base/io.h"
+
+#define SUBIDS_MAX (1024 * 1024) // bytes of the file
+
+static const struct {
+        const char *name;
+        int (*run)(const SandboxSpec *spec, GuestStage *ret_stage);
+} sandbox_runtimes[] = {
+        {"bwrap", sandbox_bwrap},
+};
+
+static int sandbox_ids(SandboxSpec *spec) {
+        const struct {
+                const char *path;
+                uint32_t *ret;
+        } files[] = {{"/etc/subuid", &spec->subuid}, {"/etc/subgid", &spec->subgid}};
+        int r = 0;
+
+        for (size_t i = 0; i < ELEMENTS(files) && r == 0; i++) {
+                _cleanup_free_ char *text = NULL;
+                r = io_read_file(AT_FDCWD, files[i].path, SUBIDS_MAX, &text, NULL);
+                if (r >= 0)
+                        r = user_parse_subids(text, &spec->agent, SANDBOX_IDS - 1, files[i].ret);
+        }
+        return r;
+}
+
+// argv: the runtime, the sandbox's id, bytes of what it may write
+int sandbox_run(const Request *request, GuestStage *ret_stage) {
+        SandboxSpec spec = {.root = request->header.flags & GUEST_FLAG_ROOT};
+        int r;
+
+        *ret_stage = GUEST_STAGE_SETUP;
+        if (request->header.n_argv != 3)
+                return -EBADMSG;
+        spec.id = request->argv[1];
+        spec.bytes = strtoull(request->argv[2], NULL, 10);
+        spec.workspace = strcmp(request->path, "/") == 0 ? NULL : request->path;
+        r = user_load("/etc", "1000", &spec.agent);
+        if (r != 0) {
+                *ret_stage = GUEST_STAGE_USER;
+                return r < 0 ? r : -ENOENT;
+        }
+        r = sandbox_ids(&spec);
+        if (r < 0) {
+                *ret_stage = GUEST_STAGE_IDS;
+                return r;
+        }
+        for (size_t i = 0; i < ELEMENTS(sandbox_runtimes); i++)
+                if (strcmp(sandbox_runtimes[i].name, request->argv[0]) == 0)
+                        return sandbox_runtimes[i].run(&spec, ret_stage);
+        return -EOPNOTSUPP;
+}
