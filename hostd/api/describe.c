@@ -7,7 +7,7 @@
 // Errors live in the interface all others are below.
 static const char *const describe_interfaces[] = {
         "io.hostd",          "io.hostd.Instance", "io.hostd.Command", "io.hostd.File",  "io.hostd.Template", "io.hostd.Config",
-        "io.hostd.Policy", "io.hostd.Secret",   "io.hostd.Network",  "io.hostd.Host",    "io.hostd.Events", "io.hostd.Approval", "io.hostd.Audit",   "io.hostd.Warning",
+        "io.hostd.Policy", "io.hostd.Secret",   "io.hostd.Sandbox",   "io.hostd.Network",  "io.hostd.Host",    "io.hostd.Events", "io.hostd.Approval", "io.hostd.Audit",   "io.hostd.Warning",
         NULL,
 };
 

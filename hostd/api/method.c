@@ -126,6 +126,48 @@ static const Param params_command_signal[] = {
         {"signal", 0, PARAM_INT, PARAM_REQUIRED | PARAM_POSITIONAL, .min = 1, .max = 64, .meta = "SIGNAL", .doc = "signal number"},
         END,
 };
+static const Param params_sandbox_create[] = {
+        NAME_PARAM,
+        {"runtime", 0, PARAM_STRING, 0, VALID_NAME, .meta = "RUNTIME", .doc = "bwrap (the default)"},
+        {"memory", 'm', PARAM_SIZE, 0, .min = 16 << 20, .max = INT64_MAX, .meta = "SIZE", .doc = "memory at most, and what is written with it (default 512MiB)"},
+        {"pids", 'p', PARAM_INT, 0, .min = 4, .max = 4194304, .meta = "N", .doc = "processes and threads at most (default 128)"},
+        {"cpu", 'C', PARAM_STRING, 0, VALID_LABEL_VALUE, .meta = "CPUS", .doc = "CPUs at most, for example 0.5 (default: its instance's)"},
+        {"disk", 0, PARAM_SIZE, 0, .min = 1 << 20, .max = INT64_MAX, .meta = "SIZE", .doc = "written at most, all together (default: what its memory holds)"},
+        {"deadline", 'd', PARAM_SPAN, 0, .min = 1000, .max = INT64_MAX / 4, .meta = "SPAN", .doc = "it ends after this time"},
+        {"idle", 'i', PARAM_SPAN, 0, .min = 1000, .max = INT64_MAX / 4, .meta = "SPAN", .doc = "it ends when no command has run for this time"},
+        {"grace", 0, PARAM_SPAN, 0, .min = 0, .max = INT64_MAX / 4, .meta = "SPAN", .doc = "how long its end can be asked for (default 10min)"},
+        {"root", 'R', PARAM_BOOL, 0, .doc = "its commands are root of its own user namespace"},
+        {"workspace", 'w', PARAM_STRING, 0, VALID_PATH, .meta = "DIR", .doc = "directory of the instance's user 1000 that is /workspace (default: a new one, which goes with it)"},
+        {"labels", 'l', PARAM_PAIRS, 0, VALID_LABEL_VALUE, .meta = "KEY=VALUE", .doc = "a label; may be repeated"},
+        {"key", 'k', PARAM_STRING, 0, VALID_LABEL_VALUE, .meta = "KEY", .doc = "the same sandbox is given to all that ask with the same key, while it lives"},
+        {"network", 0, PARAM_STRING, 0, VALID_NAME, .meta = "NETWORK", .doc = "none (the default)"},
+        {"write", 0, PARAM_STRING, 0, VALID_NAME, .meta = "HOW", .doc = "where writes go: tmpfs (the default)"},
+        {"template", 0, PARAM_STRING, 0, VALID_TEMPLATE, .meta = "TEMPLATE", .doc = "another root than its instance's: not there yet, and refused"},
+        END,
+};
+#define SANDBOX_PARAM {"id", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_ID, .meta = "ID", .doc = "the sandbox"}
+static const Param params_sandbox[] = {SANDBOX_PARAM, END};
+static const Param params_sandbox_object[] = {SANDBOX_PARAM, FORMAT_PARAM, END};
+static const Param params_sandbox_list[] = {
+        {"name", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "only of this instance"},
+        FORMAT_PARAMS,
+        END,
+};
+static const Param params_sandbox_renew[] = {
+        SANDBOX_PARAM,
+        {"deadline", 'd', PARAM_SPAN, PARAM_REQUIRED | PARAM_POSITIONAL, .min = 1000, .max = INT64_MAX / 4, .meta = "SPAN", .doc = "it ends after this time, from now"},
+        END,
+};
+static const Param params_sandbox_exec[] = {
+        SANDBOX_PARAM,
+        {"command", 0, PARAM_STRINGS, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_REST, VALID_ARGUMENT, .meta = "COMMAND", .doc = "program and arguments"},
+        {"user", 'u', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "user inside (default: root if it was made with --root, else the instance's user 1000, and nobody else)"},
+        {"cwd", 'w', PARAM_STRING, 0, VALID_PATH, .meta = "DIR", .doc = "working directory (default /workspace)"},
+        {"env", 'e', PARAM_PAIRS, 0, VALID_ARGUMENT, .meta = "NAME=VALUE", .doc = "environment variable; may be repeated"},
+        {"timeout", 't', PARAM_SPAN, 0, .meta = "SPAN", .doc = "kill the command after this time"},
+        {"tty", 'T', PARAM_BOOL, 0, .doc = "the descriptors are one pty; the command gets a terminal of its own that is joined to it"},
+        END,
+};
 static const Param params_command_list[] = {
         {"name", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "only of this instance"},
         FORMAT_PARAMS,
@@ -395,6 +437,12 @@ static const Column columns_command[] = {
         {"id", "ID"}, {"name", "INSTANCE"}, {"user", "USER"}, {"command", "COMMAND"}, {"started", "STARTED"}, {"caller", "CALLER"},
         {"pid", "PID", true, PARAM_INT}, {NULL},
 };
+static const Column columns_sandbox[] = {
+        {"id", "ID"}, {"instance", "INSTANCE"}, {"state", "STATE"}, {"commands", "COMMANDS", .type = PARAM_INT}, {"memory_used", "MEMORY", .type = PARAM_SIZE},
+        {"memory", "LIMIT", .type = PARAM_SIZE}, {"deadline", "DEADLINE"}, {"cause", "CAUSE"}, {"runtime", "RUNTIME", true}, {"root", "ROOT", true},
+        {"network", "NETWORK", true}, {"pids_used", "PIDS", true, PARAM_INT}, {"memory_peak", "PEAK", true, PARAM_SIZE}, {"idle", "IDLE", true, PARAM_SPAN},
+        {"created", "CREATED", true}, {"ended", "ENDED", true}, {"caller", "CALLER", true}, {"key", "KEY", true}, {"labels", "LABELS", true}, {NULL},
+};
 static const Column columns_file[] = {
         {"mode", "MODE"}, {"owner", "OWNER"}, {"group", "GROUP"}, {"size", "SIZE", .type = PARAM_SIZE}, {"modified", "MODIFIED"}, {"path", "PATH"},
         {"target", "LINK-TO"}, {"type", "TYPE", true}, {"permissions", "PERMISSIONS", true}, {"uid", "UID", true, PARAM_INT}, {"gid", "GID", true, PARAM_INT},
@@ -517,6 +565,21 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "Of a link itself."},
         [METHOD_FILE_WATCH] = {"io.hostd.File.Watch", "file watch", OPERATE, MUTATES | SPECIAL, 1, params_file_watch, .doc = "Show what happens to files in an instance",
                 .manual = "A line for each event until the client goes, or what is watched does: created, written, attributes, deleted, moved-from, moved-to; lost: events were dropped because nobody read them in time, or what is below that path is not watched (at most 8192 directories, 64 levels, and what the user may read); gone: it was removed or moved away, and nothing follows. With --format json an object a line. The descriptor is a pipe for the list, whose first bytes come when all is being watched."},
+        [METHOD_SANDBOX_CREATE] = {"io.hostd.Sandbox.Create", "sandbox create", OPERATE, MUTATES | SPECIAL, 0, params_sandbox_create, .doc = "Make a sandbox in an instance",
+                .manual = "A place for untrusted work, within the instance and with limits of its own; see hostctl-sandbox(1). Answers when it runs. hostctl prints its id. Reply: {id, instance, state, existed}; existed says that the key was taken."},
+        [METHOD_SANDBOX_LIST] = {"io.hostd.Sandbox.List", "sandbox list", VIEW, 0, 0, params_sandbox_list, "sandboxes", columns_sandbox, "List sandboxes"},
+        [METHOD_SANDBOX_SHOW] = {"io.hostd.Sandbox.Show", "sandbox show", VIEW, 0, 0, params_sandbox_object, .doc = "Show everything about a sandbox"},
+        [METHOD_SANDBOX_WHY] = {"io.hostd.Sandbox.Why", "sandbox why", VIEW, 0, 0, params_sandbox_object, .doc = "Say why a sandbox ended",
+                .manual = "cause is none while it lives, then deadline, idle, oom, exited (its first process ended), instance (that was stopped), failed (it never ran), lost (a restart of hostd did not find it again). Known for its grace."},
+        [METHOD_SANDBOX_EXEC] = {"io.hostd.Sandbox.Exec", "sandbox exec", OPERATE, MUTATES | MORE | SPECIAL, 3, params_sandbox_exec, .doc = "Run a command in a sandbox",
+                .manual = "As exec, in a sandbox: the first word after ID ends the options; streams, exit status and answers are the same."},
+        [METHOD_SANDBOX_DELETE] = {"io.hostd.Sandbox.Delete", "sandbox delete", OPERATE, MUTATES, 0, params_sandbox, .doc = "End a sandbox, whatever it does, and forget it",
+                .manual = "In any state. Answers when nothing of it is left."},
+        [METHOD_SANDBOX_RENEW] = {"io.hostd.Sandbox.Renew", "sandbox renew", OPERATE, MUTATES, 0, params_sandbox_renew, .doc = "Give a sandbox another deadline",
+                .manual = "From now on; it may be earlier than before. Reply: {id, deadline}."},
+        [METHOD_SANDBOX_PAUSE] = {"io.hostd.Sandbox.Pause", "sandbox pause", OPERATE, MUTATES, 0, params_sandbox, .doc = "Stop all processes of a sandbox until it is resumed",
+                .manual = "Answers when the last of them stands still. Its deadline goes on, its idle time does not."},
+        [METHOD_SANDBOX_RESUME] = {"io.hostd.Sandbox.Resume", "sandbox resume", OPERATE, MUTATES, 0, params_sandbox, .doc = "Let a paused sandbox go on"},
         [METHOD_TEMPLATE_BUILD] = {"io.hostd.Template.Build", "template build", ADMIN, MUTATES | MORE | SPECIAL, 0, params_template_build, .doc = "Build a template from a recipe",
                 .manual = "Answers: {percent, line} while it goes on, then {digest}."},
         [METHOD_TEMPLATE_IMPORT] = {"io.hostd.Template.Import", "template import", ADMIN, MUTATES | MORE | SPECIAL, 1, params_template_import, .doc = "Make a template of a tarball or directory",

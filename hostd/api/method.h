@@ -46,6 +46,15 @@ typedef enum MethodId {
         METHOD_FILE_CHMOD,
         METHOD_FILE_CHOWN,
         METHOD_FILE_WATCH, // fds: the pipe that the list of events is written to; the answer comes when it ends
+        METHOD_SANDBOX_CREATE,
+        METHOD_SANDBOX_LIST,
+        METHOD_SANDBOX_SHOW,
+        METHOD_SANDBOX_WHY,
+        METHOD_SANDBOX_EXEC, // as METHOD_COMMAND_EXEC
+        METHOD_SANDBOX_DELETE,
+        METHOD_SANDBOX_RENEW,
+        METHOD_SANDBOX_PAUSE,
+        METHOD_SANDBOX_RESUME,
         METHOD_TEMPLATE_BUILD, // more: {line, percent} then {digest}
         METHOD_TEMPLATE_IMPORT, // fds: the tarball, or a directory
         METHOD_TEMPLATE_LIST,

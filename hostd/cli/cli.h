@@ -49,6 +49,7 @@ int command_file_mkdir(Cli *cli, Args *args);
 int command_file_chmod(Cli *cli, Args *args);
 int command_file_chown(Cli *cli, Args *args);
 int command_file_watch(Cli *cli, Args *args);
+int command_sandbox_create(Cli *cli, Args *args);
 int command_diff(Cli *cli, Args *args);
 int command_flows(Cli *cli, Args *args);
 int command_why(Cli *cli, Args *args);

@@ -19,6 +19,7 @@ static const struct {
         {METHOD_FILE_REPLACE, command_file_replace}, {METHOD_FILE_MOVE, command_file_move},
         {METHOD_FILE_MKDIR, command_file_mkdir},    {METHOD_FILE_CHMOD, command_file_chmod},
         {METHOD_FILE_CHOWN, command_file_chown},    {METHOD_FILE_WATCH, command_file_watch},
+        {METHOD_SANDBOX_CREATE, command_sandbox_create}, {METHOD_SANDBOX_EXEC, command_exec},
         {METHOD_TEMPLATE_BUILD, command_template_build}, {METHOD_TEMPLATE_IMPORT, command_template_import},
         {METHOD_CONFIG_DIFF, command_text},         {METHOD_POLICY_SHOW, command_show},
         {METHOD_NETWORK_SHOW, command_show},        {METHOD_HOST_CARVE, command_carve},

@@ -325,6 +325,8 @@ static void command_on_synced(GuestChannel *channel, void *userdata) {
         if (cgroup_command_list(guest_channel_box(channel), &groups) >= 0)
                 for (char **id = groups; id && *id; id++)
                         command_adopt_group(manager, channel, *id);
+        if (manager->config.synced)
+                manager->config.synced(channel, manager->config.userdata);
 }
 
 void command_manager_drop_channel(CommandManager *manager, GuestChannel *channel, const char *why) {

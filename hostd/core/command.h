@@ -44,6 +44,7 @@ typedef struct CommandManagerConfig {
         usec_t orphan_limit; // how long a restored command waits for its client; 0: 30 s
         // After its commands were ended, for the instance's owner; may be NULL.
         void (*channel_gone)(GuestChannel *channel, void *userdata);
+        void (*synced)(GuestChannel *channel, void *userdata); // its helper has told of all that it has; may be NULL
         void (*ask)(GuestChannel *channel, const GuestAsk *ask, void *userdata); // no command's, but the channel has one owner; may be NULL
         void (*ready)(Command *command, void *userdata); // all that is missing is the word: store its line; may be NULL
         // Every command that was started or restored, once, whether a client waits or not: audit it, drop its line; may be NULL.

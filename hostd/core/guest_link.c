@@ -9,6 +9,7 @@
 #include "core/command_link.h"
 #include "core/delivery.h"
 #include "core/manager.h"
+#include "core/sandbox.h"
 #include "core/warm.h"
 
 static int link_open(Instance *instance, int fd, Error *err) {
@@ -44,7 +45,8 @@ void guest_link_up(Instance *instance, int fd, pid_t pid) {
                 instance_notify(instance, GOAL_GUEST, r, &err);
                 return;
         }
-        command_link_restore(instance);
+        command_link_restore(instance->manager, instance->record.name, instance->guest);
+        sandbox_helper_up(instance);
         manager_unwarn(instance->manager, "guest-helper", instance->record.name);
         if (!delivery_link_up(instance))
                 guest_link_open(instance);
@@ -72,6 +74,8 @@ void guest_link_down(Instance *instance) {
 static void channel_gone(GuestChannel *channel, void *userdata) {
         Manager *m = userdata;
 
+        if (sandbox_channel_gone(m, channel))
+                return;
         for (Instance *i = m->instances.first; i; i = i->next) {
                 if (i->guest != channel)
                         continue;
@@ -83,6 +87,10 @@ static void channel_gone(GuestChannel *channel, void *userdata) {
                 manager_warn(m, "guest-helper", i->record.name, "the guest helper died; its commands were ended, it is started again");
                 instance_event(i, "guest-helper-lost", NULL);
         }
+}
+
+static void channel_synced(GuestChannel *channel, void *userdata) {
+        (void) sandbox_channel_synced(userdata, channel);
 }
 
 static void channel_ask(GuestChannel *channel, const GuestAsk *ask, void *userdata) {
@@ -119,6 +127,7 @@ static void command_ready(Command *command, void *userdata) {
         Manager *m = userdata;
 
         warm_begin(m);
+        sandbox_touch(m, command_instance(command));
         if (key && command_serialize(command, &line) >= 0)
                 (void) store_value_set(m->store, key, line, NULL); // without it the command only does not survive a restart
 }
@@ -140,6 +149,9 @@ static void command_ended(Command *command, const CommandRecord *record, void *u
 
         if (key)
                 (void) store_value_set(m->store, key, NULL, NULL);
+        sandbox_touch(m, command_instance(command));
+        if (record->oom)
+                sandbox_oom(m, command_instance(command));
         if (!command_is_awaited(command))
                 audit_end(m, command_caller(command), command_instance(command),
                           json_pack("{s:s, s:s, s:o}", "id", command_id(command), "client", "gone", "record", command_record_json(record)));
@@ -147,7 +159,7 @@ static void command_ended(Command *command, const CommandRecord *record, void *u
 
 int command_link_new(Manager *m, Error *err) {
         CommandManagerConfig config = {
-                .event = m->event, .channel_gone = channel_gone, .ask = channel_ask, .ready = command_ready, .ended = command_ended, .userdata = m};
+                .event = m->event, .channel_gone = channel_gone, .synced = channel_synced, .ask = channel_ask, .ready = command_ready, .ended = command_ended, .userdata = m};
         int r = command_manager_new(&config, &m->commands);
 
         return r < 0 ? error_set_errno(err, r, "cannot manage commands") : 0;
@@ -157,8 +169,7 @@ void command_link_free(Manager *m) {
         m->commands = command_manager_free(m->commands);
 }
 
-void command_link_restore(Instance *instance) {
-        Manager *m = instance->manager;
+void command_link_restore(Manager *m, const char *place, GuestChannel *channel) {
         _cleanup_strv_ char **keys = NULL;
 
         if (store_value_list(m->store, "command.", &keys, NULL) < 0)
@@ -168,13 +179,36 @@ void command_link_restore(Instance *instance) {
                 _cleanup_error_ Error err = ERROR_NULL;
                 Command *command;
                 if (store_value_get(m->store, *key, &line, NULL) < 0 || command_line_instance(line, &name) < 0 ||
-                    strcmp(name, instance->record.name) != 0 || command_find(m->commands, *key + strlen("command.")))
+                    strcmp(name, place) != 0 || command_find(m->commands, *key + strlen("command.")))
                         continue;
-                if (command_restore(m->commands, line, instance->guest, &command, &err) < 0) {
+                if (command_restore(m->commands, line, channel, &command, &err) < 0) {
                         log_event(LOG_WARNING, NULL, name, "command %s is lost: %s", *key, error_message(&err, -EIO));
                         (void) store_value_set(m->store, *key, NULL, NULL);
                 }
         }
+}
+
+void command_link_lose(Manager *m, const char *place) {
+        _cleanup_strv_ char **keys = NULL;
+
+        if (store_value_list(m->store, "command.", &keys, NULL) < 0)
+                return;
+        for (char **key = keys; key && *key; key++) {
+                _cleanup_free_ char *line = NULL, *name = NULL;
+                const char *id = *key + strlen("command.");
+                if (store_value_get(m->store, *key, &line, NULL) < 0 || command_line_instance(line, &name) < 0 || strcmp(name, place) != 0 || command_find(m->commands, id))
+                        continue;
+                (void) store_value_set(m->store, *key, NULL, NULL);
+                audit_end(m, NULL, name, json_pack("{s:s, s:s}", "id", id, "lost", "its sandbox was not found again"));
+        }
+}
+
+// A sandbox tells of its own.
+static bool command_has_sandbox(Manager *m, const char *name) {
+        const char *id = name ? strchr(name, '/') : NULL;
+        const Sandbox *s = id ? sandbox_find(m, id + 1) : NULL;
+
+        return s && sandbox_is_alive(s);
 }
 
 void command_link_sweep(Manager *m) {
@@ -188,6 +222,8 @@ void command_link_sweep(Manager *m) {
                 if (store_value_get(m->store, *key, &line, NULL) < 0)
                         continue;
                 instance = command_line_instance(line, &name) < 0 ? NULL : instance_list_find(&m->instances, name);
+                if (command_has_sandbox(m, name))
+                        continue;
                 if (instance && instance_is_active(instance))
                         continue; // taken up when its helper answers
                 (void) store_value_set(m->store, *key, NULL, NULL);

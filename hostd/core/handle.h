@@ -43,6 +43,18 @@ void handle_file_mkdir(Request *request);
 void handle_file_chmod(Request *request);
 void handle_file_chown(Request *request);
 void handle_file_watch(Request *request);
+// sandbox
+void handle_sandbox_create(Request *request);
+void handle_sandbox_list(Request *request);
+void handle_sandbox_show(Request *request);
+void handle_sandbox_why(Request *request);
+void handle_sandbox_exec(Request *request); // handle_command.c
+void handle_sandbox_delete(Request *request);
+void handle_sandbox_renew(Request *request);
+void handle_sandbox_pause(Request *request);
+void handle_sandbox_resume(Request *request);
+// Calls `ready` once the instance's helper takes requests, with a hold on the request; or notes why that cannot be.
+void request_await_guest(Request *request, Instance *instance, InstanceDone ready);
 // template
 void handle_template_build(Request *request);
 void handle_template_import(Request *request);

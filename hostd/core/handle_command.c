@@ -12,6 +12,7 @@
 #include "core/guest_link.h"
 #include "core/handle_file.h"
 #include "core/redaction.h"
+#include "core/sandbox.h"
 
 #define GUEST_TIMEOUT (30 * USEC_PER_SEC)
 #define PTS_MAJOR_FIRST 136
@@ -130,21 +131,58 @@ static int fill_fds(Request *request, bool stream_is_input, int fds[3]) {
         return fds[0] < 0 || fds[1] < 0 || fds[2] < 0 ? -EMFILE : 0;
 }
 
-static int enter(Request *request, const Instance *instance, const Entering *how, Error *err) {
+// Where a command goes.
+typedef struct Place {
+        Instance *instance;
+        GuestChannel *channel;
+        char *name; // owned
+        const char *user, *cwd; // where the caller says nothing
+} Place;
+
+static void place_done(Place *place) {
+        free(place->name);
+}
+
+static int find_sandbox_place(const Request *request, Place *ret, Error *err) {
+        const Sandbox *s = sandbox_find(request->manager, request->target);
+
+        if (!s)
+                return error_set(err, ERR_NOT_FOUND, "there is no sandbox \"%s\"", request->target);
+        if (s->state != SANDBOX_RUNNING || s->restoring || !s->channel)
+                return error_set(err, s->state == SANDBOX_ENDED ? ERR_UNAVAILABLE : ERR_BUSY, "sandbox %s %s", s->id,
+                                 s->state == SANDBOX_ENDED ? "has ended" : s->state == SANDBOX_PAUSED ? "is paused: resume it first" : "is not ready yet");
+        *ret = (Place) {.instance = instance_list_find(&request->manager->instances, s->instance), .channel = s->channel, .name = sandbox_place(s),
+                        .user = s->root ? "0" : "1000", .cwd = GUEST_WORKSPACE};
+        return ret->name && ret->instance ? 0 : error_set_errno(err, ENOMEM, "finding sandbox %s", s->id);
+}
+
+static int find_place(const Request *request, Place *ret, Error *err) {
+        Instance *instance;
+
+        if (request->in_sandbox)
+                return find_sandbox_place(request, ret, err);
+        instance = instance_list_find(&request->manager->instances, request->target);
+        if (!instance || !instance->guest)
+                return error_set(err, ERR_UNAVAILABLE, "the guest helper of %s is gone again", request->target);
+        *ret = (Place) {.instance = instance, .channel = instance->guest, .name = strdup(instance->record.name)};
+        return ret->name ? 0 : error_set_errno(err, ENOMEM, "finding %s", request->target);
+}
+
+static int enter(Request *request, const Place *place, const Entering *how, Error *err) {
         _cleanup_strv_ char **argv = how->options ? file_words(request, how->options) : strings_of(json_object_get(request->parameters, "command"));
         _cleanup_strv_ char **env = env_of(json_object_get(request->parameters, "env"));
         int fds[3] = {-EBADF, -EBADF, -EBADF}, r;
         CommandRequest command = {
-                .instance = instance->record.name,
+                .instance = place->name,
                 .caller = request->peer.user,
-                .channel = instance->guest,
+                .channel = place->channel,
                 .guest = {
                         .id = json_string_value(json_object_get(request->detail, "id")),
                         .verb = how->verb,
                         .flags = how->flags,
                         .mode = (mode_t) request_int(request, "mode", 0),
-                        .user = request_string(request, "user"),
-                        .cwd = request_string(request, "cwd"),
+                        .user = request_string(request, "user") ?: place->user,
+                        .cwd = request_string(request, "cwd") ?: place->cwd,
                         .path = request_string(request, "path"),
                         .argv = argv,
                         .env = env,
@@ -207,13 +245,11 @@ static int enter_record(Request *request, Error *err) {
 
 static void enter_now(Request *request) {
         Entering how = request->verb > GUEST_LOGIN ? *file_way(request->verb) : ways[request->verb];
-        const Instance *instance = instance_list_find(&request->manager->instances, request->target);
+        _cleanup_(place_done) Place place = {0};
         _cleanup_error_ Error err = ERROR_NULL;
-        int r;
+        int r = request->call ? find_place(request, &place, &err) : error_set(&err, ERR_CANCELLED, "the client went away");
 
-        if (!request->call || !instance || !instance->guest) { // nobody waits any more: nothing is entered
-                r = request->call ? error_set(&err, ERR_UNAVAILABLE, "the guest helper of %s is gone again", request->target)
-                                  : error_set(&err, ERR_CANCELLED, "the client went away");
+        if (r < 0) { // nobody waits any more, or nothing is there: nothing is entered
                 request_done(request, r, &err);
                 return;
         }
@@ -222,7 +258,7 @@ static void enter_now(Request *request) {
         // On its way to the disk before anything is done, so that the disk works while the helper forks.
         r = enter_record(request, &err);
         if (r >= 0)
-                r = enter(request, instance, &how, &err);
+                r = enter(request, &place, &how, &err);
         if (r < 0) {
                 request_done(request, r, &err);
                 return;
@@ -253,18 +289,18 @@ static bool is_redacted(const Request *request, const Instance *instance) {
 
 static void enter_ready(void *userdata, int r, Error *wait_err) {
         Request *request = userdata;
-        Instance *instance = instance_list_find(&request->manager->instances, request->target);
+        _cleanup_(place_done) Place place = {0};
         _cleanup_error_ Error err = ERROR_NULL;
 
         if (r < 0) {
                 request_done(request, r, wait_err);
                 return;
         }
-        if (!instance || !is_redacted(request, instance)) {
+        if (find_place(request, &place, NULL) < 0 || !is_redacted(request, place.instance)) {
                 enter_now(request);
                 return;
         }
-        r = redaction_start(instance, request->fds + 1, redaction_ready, request, &request->redaction, &err);
+        r = redaction_start(place.instance, request->fds + 1, redaction_ready, request, &request->redaction, &err);
         if (r < 0)
                 redaction_ready(request, r, &err);
 }
@@ -280,21 +316,7 @@ static int guest_timed_out(sd_event_source *source, uint64_t usec, void *userdat
         return 0;
 }
 
-void request_enter(Request *request, GuestVerb verb) {
-        Instance *instance = request_instance(request);
-        const char *key;
-        json_t *value;
-
-        if (!instance)
-                return;
-        json_object_foreach(json_object_get(request->parameters, "env"), key, value) {
-                Error err = ERROR_NULL;
-                int r = valid_check(VALID_ENV_NAME, "env", key, &err);
-                if (r < 0) {
-                        (void) request_fail(request, r, &err);
-                        return;
-                }
-        }
+void request_await_guest(Request *request, Instance *instance, InstanceDone ready) {
         if (instance->state != INSTANCE_RUNNING) {
                 request_failf(request, ERR_BUSY, "%s is %s: start it first", instance->record.name, instance_state_to_string(instance->state));
                 return;
@@ -303,17 +325,62 @@ void request_enter(Request *request, GuestVerb verb) {
                 request_failf(request, ERR_BUSY, "%s is paused: resume it first", instance->record.name);
                 return;
         }
-        for (unsigned i = 0; i < request->method->n_fds; i++)
-                request->fds[i] = call_take_fd(request->call, i);
-        if (!request_fds_allowed(request))
-                return;
-        request->verb = verb;
-        instance_wait(instance, GOAL_GUEST, enter_ready, request_hold(request));
+        instance_wait(instance, GOAL_GUEST, ready, request_hold(request));
         if (instance->guest_ready)
                 instance_notify(instance, GOAL_GUEST, 0, NULL);
         else if (!instance->guest_deadline)
                 (void) sd_event_add_time_relative(instance->manager->event, &instance->guest_deadline, CLOCK_MONOTONIC, GUEST_TIMEOUT, 0,
                                                   guest_timed_out, instance);
+}
+
+static bool env_is_allowed(Request *request) {
+        const char *key;
+        json_t *value;
+
+        json_object_foreach(json_object_get(request->parameters, "env"), key, value) {
+                Error err = ERROR_NULL;
+                int r = valid_check(VALID_ENV_NAME, "env", key, &err);
+                if (r < 0) {
+                        (void) request_fail(request, r, &err);
+                        return false;
+                }
+        }
+        return true;
+}
+
+static bool fds_are_taken(Request *request) {
+        for (unsigned i = 0; i < request->method->n_fds; i++)
+                request->fds[i] = call_take_fd(request->call, i);
+        return request_fds_allowed(request);
+}
+
+void request_enter(Request *request, GuestVerb verb) {
+        Instance *instance = request_instance(request);
+
+        if (!instance || !env_is_allowed(request) || !fds_are_taken(request))
+                return;
+        request->verb = verb;
+        request_await_guest(request, instance, enter_ready);
+}
+
+void handle_sandbox_exec(Request *request) {
+        const Sandbox *s = sandbox_find(request->manager, request->target);
+        const char *user = request_string(request, "user");
+        Instance *instance = s ? instance_list_find(&request->manager->instances, s->instance) : NULL;
+
+        if (!env_is_allowed(request) || !fds_are_taken(request))
+                return;
+        if (s && !s->root && user && strcmp(user, "1000") != 0) {
+                request_failf(request, ERR_DENIED, "sandbox %s was not made with --root: its commands run as the instance's user 1000", s->id);
+                return;
+        }
+        if (instance && instance->paused) {
+                request_failf(request, ERR_BUSY, "%s is paused: resume it first", instance->record.name);
+                return;
+        }
+        request->verb = GUEST_RUN;
+        request->in_sandbox = true;
+        enter_ready(request_hold(request), 0, NULL);
 }
 
 void handle_exec(Request *request) {

@@ -148,6 +148,7 @@ int instance_network_forget(Instance *instance, Error *err);
 // Control socket (instance_control.c).
 int instance_control_connect(Instance *instance, Error *err); // retries by timer while the supervisor starts
 int instance_control_send(Instance *instance, ControlType type, const int *fds, size_t n_fds, Error *err);
+int instance_control_send_named(Instance *instance, ControlType type, const char *text, int fd, Error *err); // fd: -EBADF for none
 void instance_control_drain(Instance *instance); // handles what has arrived
 void instance_control_close(Instance *instance);
 int instance_watch_exit(Instance *instance, Error *err);

@@ -12,6 +12,7 @@
 #include "core/console.h"
 #include "core/guest_link.h"
 #include "core/manager.h"
+#include "core/sandbox.h"
 #include "instance/netns.h"
 
 #define CONNECT_EVERY (2 * USEC_PER_MSEC)
@@ -34,6 +35,17 @@ int instance_control_send(Instance *instance, ControlType type, const int *fds, 
         if (n < 0)
                 return error_set_errno(err, (int) n, "hostd-instance of %s does not answer", instance->record.name);
         return 0;
+}
+
+int instance_control_send_named(Instance *instance, ControlType type, const char *text, int fd, Error *err) {
+        ControlMessage message = {.version = CONTROL_VERSION, .type = type, .cookie = ++instance->cookie};
+        ssize_t n;
+
+        if (instance->control < 0)
+                return error_set(err, ERR_UNAVAILABLE, "hostd-instance of %s does not answer", instance->record.name);
+        (void) snprintf(message.text, sizeof(message.text), "%s", text);
+        n = io_send_fds(instance->control, &message, sizeof(message), &fd, fd >= 0, MSG_DONTWAIT);
+        return n < 0 ? error_set_errno(err, (int) n, "hostd-instance of %s does not answer", instance->record.name) : 0;
 }
 
 static void instance_runs(Instance *instance) {
@@ -125,6 +137,9 @@ static void instance_control_message(Instance *instance, const ControlMessage *m
         case CONTROL_GUEST:
                 if (*fd >= 0)
                         guest_link_up(instance, TAKE_FD(*fd), message->guest_pid);
+                break;
+        case CONTROL_SANDBOX:
+                sandbox_kept(instance, message->text, TAKE_FD(*fd));
                 break;
         case CONTROL_PLUG:
                 plug_wanted(instance, message->init_pid);

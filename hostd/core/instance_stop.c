@@ -11,6 +11,7 @@
 #include "core/job.h"
 #include "core/launcher.h"
 #include "core/manager.h"
+#include "core/sandbox.h"
 #include "quotas/oom.h"
 
 #define KILL_GRACE (5 * USEC_PER_SEC)
@@ -162,6 +163,7 @@ int instance_clean(Instance *instance, Error *err) {
         instance->paused = false;
         if (!instance->box && prefix)
                 (void) cgroup_box_open(m->cgroup, prefix, &instance->box, NULL);
+        sandbox_instance_down(instance);
         if (instance->box) {
                 if (m->commands)
                         command_manager_drop_box(m->commands, instance->box, "the instance was stopped");

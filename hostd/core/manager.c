@@ -13,6 +13,7 @@
 #include "core/approvals.h"
 #include "core/border_link.h"
 #include "core/command_link.h"
+#include "core/sandbox.h"
 #include "core/guard.h"
 #include "core/job.h"
 #include "core/leaks.h"
@@ -402,9 +403,12 @@ int manager_run(Manager *m, Error *err) {
         if ((r = approvals_open(m, err)) < 0) // not without: it would close what was granted
                 return r;
         secrets_open(m);
+        if ((r = sandbox_load(m, err)) < 0)
+                return r;
         adopt_all(m);
         border_link_start(m);
         lifecycle_finish_deletions(m);
+        sandbox_sweep(m);
         command_link_sweep(m);
         (void) leaks_sweep(m, NULL);
         instance_disk_purge_leftovers(m);
@@ -430,6 +434,7 @@ Manager *manager_free(Manager *m) {
         jobs_cancel();
         if (m->commits)
                 commits_stop(m->commits);
+        sandbox_free_all(m);
         while (m->instances.first)
                 (void) instance_free(m->instances.first);
         command_link_free(m);

@@ -46,6 +46,7 @@ typedef struct Manager {
         struct CommandManager *commands;
         EventBus *bus;
         InstanceList instances;
+        struct Sandbox *sandboxes; // all that are not forgotten, the newest first
         sd_event_source *watch_network, *watch_audit, *tick, *retry_network, *replan, *look_again, *warm, *trim;
         usec_t restored;   // monotonic, when the table was last brought back
         usec_t warm_until; // see warm.h

@@ -24,6 +24,7 @@
 #define GUEST_ID_MAX 33
 #define GUEST_BODY_MAX (256 * 1024) // argv, env and paths of one request
 #define GUEST_COMMANDS_MAX 1024
+#define GUEST_WORKSPACE "/workspace" // of a sandbox
 
 typedef enum GuestType {
         GUEST_HELLO = 1, // both ways; the guest answers with one LIVE per command it knows, then HELLO

@@ -9,10 +9,10 @@
 #define SUBIDS_MAX (1024 * 1024) // bytes of the file
 
 static const struct {
-        const char *name;
+        const char *name, *program;
         int (*run)(const SandboxSpec *spec, GuestStage *ret_stage);
 } sandbox_runtimes[] = {
-        {"bwrap", sandbox_bwrap},
+        {"bwrap", "/usr/bin/bwrap", sandbox_bwrap},
 };
 
 static int sandbox_ids(SandboxSpec *spec) {
@@ -34,11 +34,20 @@ static int sandbox_ids(SandboxSpec *spec) {
 // argv: the runtime, the sandbox's id, bytes of what it may write
 int sandbox_run(const Request *request, GuestStage *ret_stage) {
         SandboxSpec spec = {.root = request->header.flags & GUEST_FLAG_ROOT};
+        size_t i = 0;
         int r;
 
         *ret_stage = GUEST_STAGE_SETUP;
         if (request->header.n_argv != 3)
                 return -EBADMSG;
+        while (i < ELEMENTS(sandbox_runtimes) && strcmp(sandbox_runtimes[i].name, request->argv[0]) != 0)
+                i++;
+        if (i == ELEMENTS(sandbox_runtimes))
+                return -EOPNOTSUPP;
+        if (access(sandbox_runtimes[i].program, X_OK) < 0) {
+                *ret_stage = GUEST_STAGE_EXEC;
+                return -errno;
+        }
         spec.id = request->argv[1];
         spec.bytes = strtoull(request->argv[2], NULL, 10);
         spec.workspace = strcmp(request->path, "/") == 0 ? NULL : request->path;
@@ -52,8 +61,5 @@ int sandbox_run(const Request *request, GuestStage *ret_stage) {
                 *ret_stage = GUEST_STAGE_IDS;
                 return r;
         }
-        for (size_t i = 0; i < ELEMENTS(sandbox_runtimes); i++)
-                if (strcmp(sandbox_runtimes[i].name, request->argv[0]) == 0)
-                        return sandbox_runtimes[i].run(&spec, ret_stage);
-        return -EOPNOTSUPP;
+        return sandbox_runtimes[i].run(&spec, ret_stage);
 }

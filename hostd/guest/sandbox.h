@@ -12,7 +12,6 @@
 #define SANDBOX_BINARY_FD 4
 #define SANDBOX_STATUS_FD 9 // to the helper, closed by the runtime's exec
 #define SANDBOX_ARGUMENT "--sandbox"
-#define SANDBOX_WORKSPACE "/workspace"
 #define SANDBOX_IDS 65536u
 
 typedef struct SandboxSpec {

@@ -29,7 +29,7 @@ static const struct {
         {"home", "/home", 0755, false, false}, {"root", "/root", 0700, false, false},         {"run", "/run", 0755, false, false},
         {"tmp", "/tmp", 01777, false, false},  {"vartmp", "/var/tmp", 01777, false, true},    {"mnt", "/mnt", 0755, false, false},
         {"media", "/media", 0755, false, false}, {"containers", "/var/lib/containers", 0755, false, true},
-        {"spool", "/var/spool", 0755, false, true}, {"workspace", SANDBOX_WORKSPACE, 0755, true, false},
+        {"spool", "/var/spool", 0755, false, true}, {"workspace", GUEST_WORKSPACE, 0755, true, false},
 };
 
 // Not taken from the instance's root.
@@ -203,9 +203,6 @@ int sandbox_bwrap(const SandboxSpec *spec, GuestStage *ret_stage) {
         _cleanup_strv_ char **argv = NULL;
         int workspace = -EBADF, filter = -EBADF, r;
 
-        *ret_stage = GUEST_STAGE_EXEC;
-        if (access(BWRAP, X_OK) < 0)
-                return -errno;
         r = sandbox_userns(spec, &workspace, ret_stage);
         if (r < 0)
                 return r;

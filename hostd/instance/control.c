@@ -16,6 +16,7 @@
 #include "instance/supervisor.h"
 #include "redact/proto.h"
 
+#define CLIENT_BYTES (4 << 20) // room for a message about each sandbox
 #define REDACT_ID 65534 // nobody's, inside as well
 
 int control_listen(Supervisor *s, Error *err) {
@@ -53,6 +54,8 @@ void control_accept(Supervisor *s) {
 
         if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.uid != 0)
                 return;
+        int bytes = CLIENT_BYTES;
+        (void) setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)); // without it fewer sandboxes survive a restart of hostd
         for (size_t i = 0; i < CLIENTS_MAX; i++)
                 if (s->clients[i].fd < 0) {
                         s->clients[i] = (Client) {.fd = TAKE_FD(fd)};
@@ -162,6 +165,46 @@ static void redact_start(const Supervisor *s, const int *fds) {
                 log_error("%s", error_message(&err, -EIO)); // hostd sees the end of the channel
 }
 
+static Kept *kept_find(Supervisor *s, const char *id) {
+        for (size_t i = 0; i < s->n_kept; i++)
+                if (strcmp(s->kept[i].id, id) == 0)
+                        return &s->kept[i];
+        return NULL;
+}
+
+static void kept_add(Supervisor *s, const char *id, int fd) {
+        Kept *kept = kept_find(s, id);
+        int copy;
+
+        if (!*id || strlen(id) >= sizeof(kept->id) || (!kept && s->n_kept == KEPT_MAX) || (copy = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
+                return;
+        if (!kept) {
+                kept = &s->kept[s->n_kept++];
+                *kept = (Kept) {.fd = -EBADF};
+                memcpy(kept->id, id, strlen(id) + 1);
+        }
+        (void) close_fd(kept->fd);
+        kept->fd = copy;
+}
+
+static void kept_drop(Supervisor *s, const char *id) {
+        Kept *kept = kept_find(s, id);
+
+        if (!kept)
+                return;
+        (void) close_fd(kept->fd);
+        *kept = s->kept[--s->n_kept];
+}
+
+static void kept_send(Supervisor *s, Client *client) {
+        for (size_t i = 0; i <= s->n_kept && client->fd >= 0; i++) {
+                ControlMessage message = message_new(s, CONTROL_SANDBOX);
+                if (i < s->n_kept)
+                        memcpy(message.text, s->kept[i].id, sizeof(s->kept[i].id));
+                client_send(s, client, &message, i < s->n_kept ? s->kept[i].fd : -EBADF);
+        }
+}
+
 static void message_handle(Supervisor *s, Client *client, const ControlMessage *message, int *fds, size_t n_fds) {
         switch (message->type) {
         case CONTROL_HELLO:
@@ -171,8 +214,16 @@ static void message_handle(Supervisor *s, Client *client, const ControlMessage *
                         control_send_error(s, client);
                 if (client->fd >= 0 && s->plug_pid > 0 && !s->plugged)
                         control_send_plug(s, client);
+                kept_send(s, client);
                 if (client->fd >= 0 && s->guest > 0)
                         control_send_guest(s, client);
+                return;
+        case CONTROL_SANDBOX:
+                if (n_fds == 1)
+                        kept_add(s, message->text, fds[0]);
+                return;
+        case CONTROL_SANDBOX_GONE:
+                kept_drop(s, message->text);
                 return;
         case CONTROL_STOP:
                 supervisor_request_stop(s);
@@ -201,6 +252,8 @@ void control_receive(Supervisor *s, Client *client) {
 
         if (n == -EAGAIN)
                 return;
+        if (n == (ssize_t) sizeof(message))
+                message.text[sizeof(message.text) - 1] = 0;
         if (n != (ssize_t) sizeof(message) || message.version != CONTROL_VERSION)
                 client_close(s, client);
         else

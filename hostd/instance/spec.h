@@ -49,6 +49,9 @@ typedef enum ControlType {
         CONTROL_PLUG,      // instance -> hostd: init_pid is in its namespaces and goes on once it has an interface; again after each HELLO
         CONTROL_PLUGGED,   // hostd -> instance: it has
         CONTROL_REDACT,    // hostd -> instance: the descriptors of a hostd-redact (redact/proto.h), which is started; it answers on its own channel
+        CONTROL_SANDBOX,   // hostd -> instance: the host end of a sandbox's channel, to be kept; text is its id. instance -> hostd: each of them after HELLO,
+                           // before GUEST, then once more without a text: that was all
+        CONTROL_SANDBOX_GONE, // hostd -> instance: text is the id of one that is not to be kept any more
 } ControlType;
 typedef enum ControlState {
         CONTROL_STATE_STARTING,

@@ -19,6 +19,13 @@ typedef struct Console {
         uint64_t cookie;
 } Console;
 
+#define KEPT_MAX 1024
+
+typedef struct Kept { // the channel of a sandbox
+        char id[36]; // "": free
+        int fd;
+} Kept;
+
 typedef struct Supervisor {
         InstanceSpec spec;
         int run_fd, listen_fd, signal_fd;
@@ -42,6 +49,8 @@ typedef struct Supervisor {
         usec_t guest_started, guest_retry, guest_backoff;
         Client clients[CLIENTS_MAX];
         Console consoles[CONSOLES_MAX];
+        Kept kept[KEPT_MAX];
+        size_t n_kept; // the first so many
         char failure[sizeof(((ControlMessage *) 0)->text)]; // why the start failed
 } Supervisor;
 

@@ -40,6 +40,7 @@ typedef struct InstanceConfig {
         BootMode boot;
         int64_t boot_order;  // lower starts earlier and stops later; -1000..1000
         usec_t stop_timeout; // graceful stop; then cgroup.kill
+        uint64_t sandboxes; // at most, at a time
         uint64_t dns_rate, dns_burst, dns_names; // questions a second and at once; names of one zone a minute
         char **dns_types;    // VALID_DNS_TYPE, answered besides the usual ones
         bool read_only;      // root read-only, tmpfs for what must be written

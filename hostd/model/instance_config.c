@@ -70,6 +70,8 @@ static const SchemaRow instance_rows[] = {
          .doc = "different names of one zone per minute; names that a rule names exactly are not counted"},
         {"dns_types", SCHEMA_LIST, AT(dns_types), VALID_DNS_TYPE,
          .doc = "types of DNS records that are answered besides A, AAAA, CNAME, MX and SRV: TXT, NS, PTR, CAA, TLSA, SSHFP, NAPTR, URI, SMIMEA, OPENPGPKEY"},
+        {"sandboxes", SCHEMA_COUNT, AT(sandboxes), .max = 1000, .fallback = "64",
+         .doc = "how many sandboxes it may have at a time"},
         {"boot", SCHEMA_CHOICE, AT(boot), .choices = boot_modes, .fallback = "last",
          .doc = "start with the host: last (as it was), on or off"},
         {"boot_order", SCHEMA_INT, AT(boot_order), .min = -1000, .max = 1000, .fallback = "0",
@@ -103,7 +105,7 @@ static const SchemaRow instance_rows[] = {
         LIMIT(LIMIT_TRAFFIC),
 };
 _Static_assert(ELEMENTS(instance_rows) <= 64, "a difference is a bit set of 64 rows");
-_Static_assert(ELEMENTS(instance_rows) == 18 + _LIMIT_MAX, "every limit has a row");
+_Static_assert(ELEMENTS(instance_rows) == 19 + _LIMIT_MAX, "every limit has a row");
 
 const Schema instance_schema = {instance_rows, ELEMENTS(instance_rows)};
 

@@ -228,6 +228,8 @@ static const struct {
         {"policies", "", NULL, "[]"},
         {"boot", "off", NULL, "\"off\""},
         {"dns_rate", "50"}, {"dns_burst", "100000"}, {"dns_names", "1"}, {"dns_types", "TXT,NS", .file = "[ \"TXT\", \"NS\" ]"},
+        {"sandboxes", "0", NULL, NULL},
+        {"sandboxes", "1000", NULL, NULL},
         {"boot_order", "-1000", NULL, NULL},
         {"stop_timeout", "90s", NULL, "\"90s\""},
         {"stop_timeout", "120", "2min", "\"2min\""},

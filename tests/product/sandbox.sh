@@ -1,0 +1,207 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Sandboxes: made, used, limited, ended by each of their clocks and causes, kept over a restart of hostd; nothing of one is left.
+set -u
+. "$(dirname "$0")/../lib/product.sh"
+product_begin
+command -v bwrap >/dev/null || { skip "sandboxes" "bubblewrap is not installed here"; finish; }
+
+# Like `tiny`, with bwrap of this machine, and ids for the agent.
+box_import() {
+        local dir=$work/root lib
+        tiny_root "$dir" && cp "$(command -v bwrap)" "$dir/bin/bwrap" && mkdir -p "$dir/usr" && ln -s ../bin "$dir/usr/bin" || return 1
+        for lib in $(ldd "$(command -v bwrap)" | grep -o '/[^ ]*'); do mkdir -p "$dir$(dirname "$lib")" && cp -L "$lib" "$dir$lib" || return 1; done
+        printf 'agent:100000:65536\n' | tee "$dir/etc/subuid" >"$dir/etc/subgid"
+        hostctl template show pt-box >/dev/null 2>&1 || hostctl template import pt-box "$dir" >/dev/null 2>&1
+}
+check "a template with bwrap" box_import
+launch_from pt-box pt-a memory=256MiB pids=512 sandboxes=5 >/dev/null || { fail launch pt-a; finish; }
+
+sb() { within "${limit:-30}" hostctl sandbox "$@"; }
+make() { sb create pt-a "$@"; }
+shown() { hostctl sandbox show "$1" -f json 2>/dev/null | jq -r ".$2"; }
+why() { hostctl sandbox why "$1" -f json 2>/dev/null | jq -r ".$2"; }
+is_shown() { [ "$(shown "$1" "$2")" = "$3" ]; }
+count() { hostctl sandbox list pt-a -f json | jq '[.sandboxes[] | select(.state != "ended")] | length'; }
+groups() { cgroup_dirs | grep -E '/sandboxes/[^/]+$'; }
+no_group() { ! groups | grep -q "/$1\$"; }
+in_box() { sb exec "$@"; }
+event() { hostctl events pt-a -f json 2>/dev/null | grep -c "\"$1\".*\"$2\"\|\"$2\".*\"$1\""; }
+
+# --- what it is
+id=$(make -m 48MiB -p 32 -l purpose=test)
+check_is "an id" 12 expr length "$id"
+check_is "it runs" running shown "$id" state
+check_is "commands in it are the agent" "uid=1000(agent) gid=1000(agent) groups=1000(agent),50(staff)" in_box "$id" -- id
+check_is "in its workspace, below a name of its own" "/workspace $id" in_box "$id" -- sh -c 'echo $(pwd) $(hostname)'
+check_is "exit codes come through" 7 sh -c "hostctl sandbox exec $id -- sh -c 'exit 7'; echo \$?"
+check_is "and signals" 143 sh -c "hostctl sandbox exec $id -- sh -c 'kill -TERM \$\$'; echo \$?"
+check_is "input and output" hello sh -c "echo hello | hostctl sandbox exec $id -- cat"
+check_is "2 MiB come whole" "$((2 << 20))" sh -c "hostctl sandbox exec $id -- head -c 2097152 /dev/zero | wc -c"
+check_is "what is written stays for the next command" kept sh -c "hostctl sandbox exec $id -- sh -c 'echo kept >file'; hostctl sandbox exec $id -- cat file"
+check_status "its root cannot be written" 1 'Read-only' in_box "$id" -- touch /bin/x
+check_is "it has no network" lo in_box "$id" -- sh -c "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '"
+check_is "no capabilities, no new privileges, a filter" "0000000000000000 1 2" in_box "$id" -- sh -c "echo \$(grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status | cut -f2)"
+check_is "the instance's homes are not there" "" in_box "$id" -- sh -c 'ls /home/agent /root 2>/dev/null | grep -v : | grep .'
+check_status "no other user without --root" 125 'without --root|not made with --root' in_box "$id" -u 0 -- id
+check_is "a time limit" 124 sh -c "hostctl sandbox exec -t 200ms $id -- sleep 20; echo \$?"
+check_is "a timed-out command leaves nothing" 1 in_box "$id" -- sh -c "ls /proc | grep -c '^1\$'"
+check_is "its limit is in the kernel" "$((48 << 20))" shown "$id" memory
+check_is "commands are listed with their place" "pt-a/$id" sh -c "hostctl sandbox exec $id -- sleep 1 & sleep 0.4; hostctl command list -f json | jq -r '.commands[0].name'; wait"
+
+# --- keys, labels, counts, refusals
+check_is "a label" test shown "$id" labels.purpose
+one=$(make -k job1)
+check_is "the same key gives the same" "$one" make -k job1
+check_is "which is one more" 2 count
+check_status "no such runtime" 2 'podman.*not there' make --runtime podman
+check_status "no such runtime at all" 2 'no runtime' make --runtime zzz
+check_status "no network yet" 2 'network' make --network private
+check_status "no template yet" 2 'template' make --template pt-box
+check_status "a workspace that is not there" 9 'workspace /nowhere' make -w /nowhere
+check_status "one that is not the agent's" 9 'workspace /etc' make -w /etc
+for i in 1 2 3; do make >/dev/null; done
+check_status "more than its limit" 6 'sandboxes' make
+check_status "an unknown one" 3 'no sandbox' sb show sbnothere
+check_status "and a command in it" 125 'no sandbox' in_box sbnothere -- true
+for s in $(hostctl sandbox list pt-a -f json | jq -r '.sandboxes[].id'); do [ "$s" = "$id" ] || sb delete "$s"; done
+check_is "deleted ones are not known any more" 1 sh -c "hostctl sandbox list pt-a -f json | jq '.sandboxes | length'"
+
+# --- a workspace of the agent's, and root
+hostctl exec pt-a -- sh -c 'mkdir -p /home/agent/work; echo mine >/home/agent/work/file; chown -R 1000:1000 /home/agent'
+root=$(make -R -w /home/agent/work)
+check_is "root of its own namespace, in the agent's directory" "0 mine" in_box "$root" -- sh -c 'echo $(id -u) $(cat file)'
+check_is "it may give files away" 33 in_box "$root" -- sh -c 'touch x; chown 33 x; stat -c %u x'
+check_status "it cannot mount" 1 'ermission|ermitted' in_box "$root" -- mount -t tmpfs none /mnt
+sb delete "$root"
+check_is "the agent keeps what is in its directory" mine ex pt-a -- cat /home/agent/work/file
+
+# --- limits
+check_is "a fork bomb has its processes and no more" alive sh -c "hostctl sandbox exec -t 3s $id -- sh -c 'while :; do sleep 9 & done' >/dev/null 2>&1; hostctl exec pt-a -- echo alive"
+check_is "the sandbox takes commands again" again in_box "$id" -- echo again
+check_not "a hog dies" in_box "$id" -- sh -c 'head -c 100m /dev/zero >/tmp/big; tail /dev/zero'
+wait_for 5 is_shown "$id" state ended
+check_is "and its sandbox with it: out of memory" oom why "$id" cause
+check "with its peak" test "$(why "$id" memory_peak)" -gt $((40 << 20))
+check_is "its instance lives" running state pt-a
+check "nothing of it is left" wait_for 2 no_group "$id"
+check_status "no command in it any more" 125 'ended' in_box "$id" -- true
+check "an event tells" test "$(event sandbox-ended oom)" -ge 1
+
+# --- clocks
+id=$(make -d 1500ms)
+check_status "a deadline is told" 0 '20[0-9][0-9]-' sb show "$id"
+check "it is over by then" wait_for 4 is_shown "$id" state ended
+check_is "by its deadline" deadline why "$id" cause
+check_status "nobody renews what has ended" 8 'ended' sb renew "$id" 1min
+id=$(make -d 1s)
+check "renewed before" sb renew "$id" 1min
+sleep 1.3
+check_is "it lives past the first deadline" running shown "$id" state
+check "shortened" sb renew "$id" 300ms
+check "and dies by the new one" wait_for 3 is_shown "$id" cause deadline
+id=$(make -i 800ms)
+for i in 1 2 3; do sleep 0.4; in_box "$id" -- true; done
+check_is "used, it is not idle" running shown "$id" state
+in_box "$id" -- sleep 1.6
+check_is "nor while a command runs" running shown "$id" state
+check "unused, it ends" wait_for 4 is_shown "$id" cause idle
+id=$(make -d 300ms --grace 500ms)
+gone() { ! hostctl sandbox show "$1" >/dev/null 2>&1; }
+check "after its grace it is forgotten" wait_for 4 gone "$id"
+
+# --- pause
+id=$(make)
+hostctl sandbox exec "$id" -- sh -c 'i=0; while :; do i=$((i+1)); echo $i >/workspace/n; done' &
+busy=$!
+sleep 0.5
+check "pause" sb pause "$id"
+check_is "it stands still" same sh -c "a=\$(hostctl sandbox show $id -f json | jq .cpu_usec); sleep 0.3; [ \$a = \$(hostctl sandbox show $id -f json | jq .cpu_usec) ] && echo same"
+check_status "no command meanwhile" 125 'paused' in_box "$id" -- true
+check "resume" sb resume "$id"
+check_is "it goes on" on in_box "$id" -- echo on
+check "paused again" sb pause "$id"
+check "and deleted as it is" sb delete "$id"
+wait $busy
+check_is "the command in it ended with it" 125 echo $?
+check "no group is left" no_group "$id"
+
+# --- deletion
+id=$(make)
+hostctl sandbox exec "$id" -- sh -c 'trap "" TERM; setsid sleep 1000 & setsid sleep 1000 & wait' >/dev/null 2>&1 &
+sleep 0.3
+t=$(now_ms)
+sb delete "$id" & sb delete "$id"; r=$?; wait
+check_is "two at once" 0 echo $r
+check "within half a second ($(($(now_ms) - t)) ms)" test $(($(now_ms) - t)) -lt $((500 * slow * 2))
+check "nothing is left of it" no_group "$id"
+check_status "once more: there is none" 3 'no sandbox' sb delete "$id"
+
+# --- hostd goes and comes back
+id=$(make -d 5min -k keep) short=$(make -d 2s)
+paused=$(make)
+sb pause "$paused"
+hostctl sandbox exec "$id" -- sh -c 'sleep 4; echo done; exit 5' >"$work/exec" 2>&1 &
+running=$!
+sleep 0.5
+check "kill -9 of hostd, and a new one" hostd_crash
+check "it is found again" wait_for 5 is_shown "$id" state running
+check_is "the paused one as well" paused shown "$paused" state
+check_is "by its key" "$id" make -k keep
+check_is "it takes commands" back in_box "$id" -- echo back
+wait $running
+check_is "the command in it went on, and its client has its end" "5 done" echo "$? $(grep -x done "$work/exec")"
+check "a deadline was kept by the new hostd" wait_for 4 is_shown "$short" cause deadline
+check "the paused one goes on" sb resume "$paused"
+check_is "and answers" yes in_box "$paused" -- echo yes
+check "stopped and started as an operator does" sh -c "kill -0 $(hostd_pid)"
+hostd_stop && hostd_start
+check_is "still there" "still" in_box "$id" -- echo still
+sb delete "$paused"
+
+# --- what it hangs on dies
+pid1=$(groups | grep "/unified/.*/$id\$\|/hostd.slice/.*/$id\$" | head -n 1)
+kill -9 $(cat "$pid1/main/cgroup.procs") 2>/dev/null
+check "its first process is killed" wait_for 3 is_shown "$id" state ended
+check_is "that is its cause" exited why "$id" cause
+id=$(make)
+other=$(make)
+kill -9 $(cat "$(cgroup_dirs | grep -E '/(unified|hostd.slice)/.*/box/guest$' | head -n 1)/cgroup.procs") 2>/dev/null
+check "its instance's helper is killed: it lives on" in_box "$id" -- true
+check "and others are made" wait_for 10 sb create pt-a
+sb delete "$other"
+check "the instance is paused" hostctl pause pt-a
+check_status "no command meanwhile" 125 'paused' in_box "$id" -- true
+check_status "and no new one" 7 'paused' make
+check "a sandbox of a paused instance is deleted" sb delete "$id"
+hostctl resume pt-a >/dev/null
+id=$(make)
+check "the instance is stopped" within 60 hostctl stop pt-a --force
+check_is "and so are its sandboxes" instance why "$id" cause
+check_status "none is made in what does not run" 7 'start it first' make
+check "no group is left at all" sh -c '! find /sys/fs/cgroup -type d -path "*/sandboxes/sb*" | grep .'
+check "deleted after all" sb delete "$id"
+
+# --- killed between any two steps
+hostctl start pt-a >/dev/null
+for i in 1 2 3 4 5; do
+        for k in 1 2 3; do (sb create pt-a >/dev/null 2>&1 &); done
+        sleep "0.0$((RANDOM % 9))$((RANDOM % 9))"
+        hostd_crash || fail "hostd comes back" "round $i"
+        wait_for 10 sh -c "! hostctl sandbox list pt-a -f json | jq -r '.sandboxes[].state' | grep -E 'creating|restoring'"
+        alive=$(hostctl sandbox list pt-a -f json | jq -r '.sandboxes[] | select(.state != "ended") | .id' | sort | tr '\n' ' ')
+        there=$(groups | grep -o 'sb[a-z0-9]*$' | sort -u | tr '\n' ' ')
+        for _ in 1 2 3 4 5 6 7 8 9 10; do [ "$alive" = "$there" ] && break; sleep 0.2; there=$(groups | grep -o 'sb[a-z0-9]*$' | sort -u | tr '\n' ' '); done
+        check_is "kill -9 of hostd while some are made, $i: what is there is what is told" "$alive" echo "$there"
+        for s in $alive; do in_box "$s" -- true || fail "a sandbox that survived" "$s takes no command"; sb delete "$s"; done
+done
+hostctl delete --force pt-a >/dev/null
+
+# --- a template without bwrap
+launch pt-b >/dev/null
+check_status "no bwrap: said clearly" 9 'bubblewrap' sb create pt-b
+check_is "and why" failed sh -c "hostctl sandbox why \$(hostctl sandbox list pt-b -f json | jq -r '.sandboxes[0].id') -f json | jq -r .cause"
+hostctl delete --force pt-b >/dev/null
+within 20 hostctl template delete pt-box >/dev/null 2>&1
+check "no leaks" no_leaks
+finish
