@@ -140,6 +140,8 @@ static const Param params_sandbox_create[] = {
         {"workspace", 'w', PARAM_STRING, 0, VALID_PATH, .meta = "DIR", .doc = "directory of the instance's user 1000 that is /workspace (default: a new one, which goes with it)"},
         {"labels", 'l', PARAM_PAIRS, 0, VALID_LABEL_VALUE, .meta = "KEY=VALUE", .doc = "a label; may be repeated"},
         {"key", 'k', PARAM_STRING, 0, VALID_LABEL_VALUE, .meta = "KEY", .doc = "the same sandbox is given to all that ask with the same key, while it lives"},
+        {"probe_command", 0, PARAM_STRING, 0, VALID_ARGUMENT, .meta = "COMMAND", .doc = "it is ready when this command for sh succeeds in it; until then nobody enters"},
+        {"probe_timeout", 0, PARAM_SPAN, 0, .min = 1000, .max = INT64_MAX / 4, .meta = "SPAN", .doc = "it fails when the probe has not succeeded by then (default 30s)"},
         {"network", 0, PARAM_STRING, 0, VALID_NAME, .meta = "NETWORK", .doc = "none (the default)"},
         {"write", 0, PARAM_STRING, 0, VALID_NAME, .meta = "HOW", .doc = "where writes go: tmpfs (the default)"},
         {"template", 0, PARAM_STRING, 0, VALID_TEMPLATE, .meta = "TEMPLATE", .doc = "another root than its instance's: not there yet, and refused"},

@@ -7,6 +7,7 @@
 
 #define MEMORY_DEFAULT (512LL << 20)
 #define PIDS_DEFAULT 128
+#define PROBE_DEFAULT (30 * USEC_PER_SEC)
 
 static Sandbox *request_sandbox(Request *request) {
         const char *id = request_string(request, "id");
@@ -56,6 +57,8 @@ static int settings_of(const Request *request, SandboxSettings *ret, Error *err)
                 .deadline = (usec_t) request_int(request, "deadline", 0),
                 .idle = (usec_t) request_int(request, "idle", 0),
                 .grace = (usec_t) request_int(request, "grace", SANDBOX_GRACE),
+                .probe = request_string(request, "probe_command"),
+                .probe_time = (usec_t) request_int(request, "probe_timeout", PROBE_DEFAULT),
         };
         return 0;
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "core/border_link.h"
 #include "core/build_wire.h"
+#include "core/sandbox.h"
 
 static void leak_add(json_t *list, const char *kind, const char *object) {
         (void) json_array_append_new(list, json_pack("{s:s, s:s}", "kind", kind, "object", object));
@@ -99,6 +100,19 @@ static void leaks_sockets(Manager *m, json_t *list) {
         json_decref(sockets);
 }
 
+static void leaks_sandboxes(Manager *m, json_t *list) {
+        for (Instance *i = m->instances.first; i; i = i->next) {
+                _cleanup_strv_ char **groups = NULL;
+                if (!i->box || cgroup_sandbox_list(i->box, &groups) < 0)
+                        continue;
+                for (char **id = groups; id && *id; id++) {
+                        const Sandbox *s = sandbox_find(m, *id);
+                        if (!s || !s->has_group)
+                                leak_add(list, "sandbox", *id);
+                }
+        }
+}
+
 json_t *leaks_list(Manager *m, Error *err) {
         json_t *list = json_array();
         int r;
@@ -114,6 +128,7 @@ json_t *leaks_list(Manager *m, Error *err) {
         leaks_names(m, list);
         leaks_directory(m, list, m->paths.state, false);
         leaks_sockets(m, list);
+        leaks_sandboxes(m, list);
         return list;
 }
 

@@ -293,6 +293,7 @@ static void sandbox_cut(Sandbox *s) {
         sandbox_pause_forget(s, "it ended meanwhile");
         s->limit = sd_event_source_disable_unref(s->limit);
         s->oom = sd_event_source_disable_unref(s->oom);
+        s->probing = sd_event_source_disable_unref(s->probing);
         if (instance && instance->guest)
                 guest_channel_forget(instance->guest, s->id);
         if (s->channel)
@@ -482,6 +483,17 @@ static int sandbox_verify(Sandbox *s, Error *err) {
         return guest_channel_expect(s->channel, pid, err);
 }
 
+void sandbox_ready(Sandbox *s) {
+        s->state = SANDBOX_RUNNING;
+        s->lease.active = clock_boottime();
+        s->lease.busy = 0;
+        (void) sandbox_save(s, NULL);
+        sandbox_keep(s);
+        sandbox_event(s, "sandbox-created", json_pack("{s:s, s:s}", "runtime", s->runtime, "caller", s->caller));
+        sandbox_arm(s);
+        sandbox_notify(s, false, 0, NULL);
+}
+
 bool sandbox_channel_synced(Manager *m, GuestChannel *channel) {
         Sandbox *s = sandbox_of(m, channel);
         _cleanup_error_ Error err = ERROR_NULL;
@@ -504,17 +516,14 @@ bool sandbox_channel_synced(Manager *m, GuestChannel *channel) {
         s->errors = close_fd(s->errors);
         s->restoring = false;
         sandbox_watch_oom(s);
-        if (created) {
-                s->state = SANDBOX_RUNNING;
-                s->lease.active = clock_boottime();
-                (void) sandbox_save(s, NULL);
-                sandbox_keep(s);
-                sandbox_event(s, "sandbox-created", json_pack("{s:s, s:s}", "runtime", s->runtime, "caller", s->caller));
+        if (created && s->probe)
+                sandbox_probe_begin(s);
+        else if (created)
+                sandbox_ready(s);
+        else {
+                s->lease.busy = sandbox_commands(s) + (s->state == SANDBOX_PAUSED);
+                sandbox_arm(s);
         }
-        s->lease.busy = sandbox_commands(s) + (s->state == SANDBOX_PAUSED);
-        sandbox_arm(s);
-        if (created)
-                sandbox_notify(s, false, 0, NULL);
         return true;
 }
 
@@ -549,7 +558,9 @@ static int sandbox_new(Manager *m, const Instance *instance, const SandboxSettin
         s->workspace = settings->workspace ? strdup(settings->workspace) : NULL;
         s->key = settings->key ? strdup(settings->key) : NULL;
         s->labels = settings->labels ? json_deep_copy(settings->labels) : json_object();
-        if (!s->runtime || !s->caller || !s->labels || (settings->workspace && !s->workspace) || (settings->key && !s->key))
+        s->probe = settings->probe ? strdup(settings->probe) : NULL;
+        s->probe_time = settings->probe_time;
+        if (!s->runtime || !s->caller || !s->labels || (settings->probe && !s->probe) || (settings->workspace && !s->workspace) || (settings->key && !s->key))
                 return -ENOMEM;
         do {
                 (void) digest_random(16, random);

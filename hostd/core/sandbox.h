@@ -46,6 +46,8 @@ typedef struct SandboxSettings { // borrowed by sandbox_create()
         bool root;
         uint64_t memory, pids, millicpus, disk; // LIMIT_UNSET: none
         usec_t deadline, idle, grace;           // spans; 0: none
+        const char *probe;                      // a command for sh, or NULL
+        usec_t probe_time;
 } SandboxSettings;
 
 typedef struct SandboxWaiter {
@@ -77,11 +79,13 @@ typedef struct Sandbox {
         CgroupBox *box; // its own
         GuestChannel *channel, *dying; // dying: cut off, and freed from the loop: its own handlers may be the cause
         GuestOwner owner;
+        char *probe; // owned; NULL: none, or it is over
+        usec_t probe_time;
         int errors; // what its runtime has to say; read once, when it failed
         unsigned oom_looks;
         SandboxWaiter *waiters;
         struct SandboxPausing *pausing;
-        sd_event_source *by_realtime, *by_boottime, *limit, *sweep, *oom;
+        sd_event_source *by_realtime, *by_boottime, *limit, *sweep, *oom, *probing;
 } Sandbox;
 
 // Rows of the runtimes that are there: a sentence for others. Pure.
@@ -106,6 +110,10 @@ int sandbox_pause(Sandbox *sandbox, bool paused, InstanceDone done, void *userda
 void sandbox_touch(Manager *manager, const char *place); // a command in it began or ended
 void sandbox_oom(Manager *manager, const char *place);   // one in it was killed for memory: all of it goes
 void sandbox_arm(Sandbox *sandbox);
+void sandbox_ready(Sandbox *sandbox); // it runs, and its maker is told
+// sandbox_probe.c
+void sandbox_probe_begin(Sandbox *sandbox);
+void sandbox_probe_try(Sandbox *sandbox);
 // sandbox_pause.c
 void sandbox_pause_forget(Sandbox *sandbox, const char *why);
 void sandbox_pause_done(Sandbox *sandbox); // without a word

@@ -181,7 +181,7 @@ json_t *sandbox_describe(Sandbox *s) {
 Sandbox *sandbox_free(Sandbox *s) {
         if (!s)
                 return NULL;
-        sd_event_source **sources[] = {&s->by_realtime, &s->by_boottime, &s->limit, &s->sweep, &s->oom};
+        sd_event_source **sources[] = {&s->by_realtime, &s->by_boottime, &s->limit, &s->sweep, &s->oom, &s->probing};
         for (size_t i = 0; i < ELEMENTS(sources); i++)
                 *sources[i] = sd_event_source_disable_unref(*sources[i]);
         if (s->manager)
@@ -204,6 +204,7 @@ Sandbox *sandbox_free(Sandbox *s) {
         free(s->key);
         free(s->caller);
         free(s->message);
+        free(s->probe);
         json_decref(s->labels);
         free(s);
         return NULL;

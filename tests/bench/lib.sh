@@ -69,6 +69,18 @@ tiny_root() { # DIRECTORY
         printf 'root:x:0:\n' >"$1/etc/group"
 }
 
+# The same with bubblewrap of this machine, and an agent with ids of its own.
+box_root() { # DIRECTORY
+        local lib
+        tiny_root "$1" && cp "$(command -v bwrap)" "$1/usr/bin/bwrap" || return 1
+        for lib in $(ldd "$(command -v bwrap)" | grep -o '/[^ ]*'); do mkdir -p "$1$(dirname "$lib")" && cp -L "$lib" "$1$lib" || return 1; done
+        ln -sf busybox "$1/bin/echo"
+        mkdir -p "$1/var/tmp" "$1/media"
+        printf 'agent:x:1000:1000::/home/agent:/bin/sh\n' >>"$1/etc/passwd"
+        printf 'agent:x:1000:\n' >>"$1/etc/group"
+        printf 'agent:100000:65536\n' | tee "$1/etc/subuid" >"$1/etc/subgid"
+}
+
 # The tree of a template that hostd has, by mounting its image where only this process looks.
 template_tree() { # NAME DIRECTORY
         local digest image
@@ -127,6 +139,7 @@ sweep() {
         [ -z "$names" ] || hostctl delete --force $names >>"$log" 2>&1
         for policies in bench-load bench-rules; do hostctl policy delete $policies >>"$log" 2>&1; done
         hostctl template delete bench-tiny >>"$log" 2>&1
+        hostctl template delete bench-box >>"$log" 2>&1
         foreign_remove
         rm -rf "$(state_directory)"/bench.??????
 }
@@ -145,7 +158,7 @@ machine() {
 }
 
 main() {
-        local b all="launch exec delete resident list policy policy-names resolve splice intercept rotate file-io cycles"
+        local b all="launch exec delete resident list policy policy-names resolve splice intercept rotate file-io sandbox cycles"
         keep=false benches= peer=false
         for b in "$@"; do
                 [ "$b" = --keep ] && keep=true && continue
