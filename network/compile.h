@@ -122,6 +122,7 @@ typedef struct PolicyQuestion {
         PolicyProtocol protocol;
         uint16_t port;
         const char *method, *path; // not known: a rule that has them matches
+        int family;          // of the addresses that are wanted of a name that may be resolved; 0: any
 } PolicyQuestion;
 typedef struct PolicyDecision {
         PolicyAction action;

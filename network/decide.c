@@ -250,7 +250,7 @@ static bool is_left(const CompiledRule *rule, const CompiledRule *const *denials
 }
 
 // May the name be resolved?
-static PolicyDecision decide_name(const Compiled *compiled, const char *name) {
+static PolicyDecision decide_name(const Compiled *compiled, const char *name, int family) {
         const CompiledRule *denials[DENIALS_MAX] = {NULL}, *rule, *denied = NULL;
         bool spared = false;
         size_t n = 0;
@@ -261,7 +261,7 @@ static PolicyDecision decide_name(const Compiled *compiled, const char *name) {
                 if (rule_is_too_broad(compiled, rule, name, &spared))
                         continue;
                 if (rule->kind == RULE_ADDRESS) {
-                        if (rule->action == POLICY_ALLOW && rule->to.prefix == 0)
+                        if (rule->action == POLICY_ALLOW && rule->to.prefix == 0 && (family == 0 || rule->to.family == family))
                                 return decision_of(compiled, rule);
                 } else if (rule->action == POLICY_ALLOW) {
                         if (is_left(rule, denials, n))
@@ -286,7 +286,7 @@ static PolicyDecision decide_alone(const Compiled *compiled, const PolicyQuestio
         Walk walk;
 
         if (question->name && !question->address && question->protocol == POLICY_ANY && question->port == 0)
-                return decide_name(compiled, question->name);
+                return decide_name(compiled, question->name, question->family);
         walk_begin(&walk, compiled, question->name, question->address);
         while ((rule = walk_next(&walk)))
                 if (rule_matches(rule, question) && (rule->kind != RULE_ANY_NAME || !rule_is_too_broad(compiled, rule, question->name, &spared)))

@@ -55,12 +55,22 @@ static bool type_is_enabled(const ViewSlot *view, uint16_t type) {
         return false;
 }
 
-static void verdict_type(const ViewSlot *view, uint16_t type, Verdict *v) {
+// A name that is allowed because all addresses of one family are has none of the other: a client that had one would go there first, and be cut off.
+static bool family_is_allowed(const ViewSlot *view, const char *name, uint16_t type) {
+        PolicyQuestion question = {.name = name, .protocol = POLICY_ANY, .family = type == DNS_A ? AF_INET : AF_INET6};
+
+        return policy_decide(view->compiled, &question).action == POLICY_ALLOW;
+}
+
+static void verdict_type(const ViewSlot *view, const char *name, uint16_t type, Verdict *v) {
         char buf[DNS_TYPE_TEXT_MAX];
 
         switch (type) {
         case DNS_A:
         case DNS_AAAA:
+                v->pass = family_is_allowed(view, name, type);
+                v->answered = !v->pass;
+                break;
         case DNS_CNAME:
         case DNS_MX:
         case DNS_SRV:
@@ -109,7 +119,7 @@ void verdict_of(const ViewSlot *view, Zones *zones, const VerdictQuestion *quest
                 (void) policy_decision_text(view->compiled, &ret->decision, ret->text, sizeof(ret->text));
                 return;
         }
-        verdict_type(view, question->type, ret);
+        verdict_type(view, name, question->type, ret);
         // A rule that names this very name cannot be asked for another one.
         if (!ret->pass || (ret->decision.rule && ret->decision.rule->kind == RULE_NAME))
                 return;

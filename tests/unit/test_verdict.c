@@ -86,6 +86,13 @@ static void test_any_address_means_any_name(void **state) {
 
         assert_true(ask(slot, &zones, "whatever.example", DNS_A).pass);
         assert_false(ask(slot, &zones, "evil.example.org", DNS_A).pass);
+        // Of that family: what would be cut off is not answered.
+        Verdict v = ask(slot, &zones, "whatever.example", DNS_AAAA);
+        assert_true(v.answered && !v.pass && v.rcode == DNS_NOERROR && v.size == 0);
+        slot = view_of(RULE("allow", "0.0.0.0/0", EVERY) "," RULE("allow", "named.example.org", TCP443) "," RULE("allow", "::/0", TCP443), "");
+        assert_true(ask(slot, &zones, "whatever.example", DNS_A).pass && ask(slot, &zones, "whatever.example", DNS_AAAA).pass);
+        slot = view_of(RULE("allow", "::/0", TCP443) "," RULE("allow", "named.example.org", TCP443), "");
+        assert_true(ask(slot, &zones, "whatever.example", DNS_A).answered && ask(slot, &zones, "named.example.org", DNS_A).pass);
         slot = view_of(RULE("allow", "20.0.0.0/8", EVERY), "");
         assert_false(ask(slot, &zones, "whatever.example", DNS_A).pass);
         slot = view_of("", "");
