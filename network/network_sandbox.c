@@ -134,11 +134,21 @@ int sandboxes_detach(Network *network, uint16_t profile, Error *err) {
 
 // ---- the instance's policy changes
 
+// Rules without a mark have no digest.
+static bool same_rule(const CompiledRule *a, const CompiledRule *b) {
+        if (a->action != b->action || strcmp(a->digest, b->digest) != 0)
+                return false;
+        if (a->digest[0])
+                return true;
+        return a->kind == b->kind && a->protocol == b->protocol && text_equal(a->name, b->name) && a->until == b->until && a->n_ports == b->n_ports &&
+               memcmp(a->ports, b->ports, a->n_ports * sizeof(PortRange)) == 0;
+}
+
 static bool same_effect(const Compiled *a, const Compiled *b) {
         if (!a || a->n != b->n)
                 return false;
         for (size_t i = 0; i < a->n; i++)
-                if (a->rules[i].action != b->rules[i].action || strcmp(a->rules[i].digest, b->rules[i].digest) != 0)
+                if (!same_rule(&a->rules[i], &b->rules[i]))
                         return false;
         return true;
 }

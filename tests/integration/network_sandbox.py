@@ -200,6 +200,11 @@ def test_live(d):
     time.sleep(0.2)
     check(flows[0].dead is None, "also when the rule is taken out")
     stop(flows)
+    live = lambda: run("nft", "list", "set", "inet", "hostd", "i%04x_live" % P).stdout
+    d.ok("policy 1 allow@www.example.org@tcp@443@600000 " + keep)
+    first = live()
+    d.ok("policy 1 allow@www.example.org@tcp@443@1200000 " + keep)
+    check(re.search("timeout (10m|9m59)", first) and re.search("timeout (20m|19m59)", live()), "marks end with what ends in the instance's policy, though it is a name for the proxy")
     d.ok("policy 1 " + OPEN)
 
 
