@@ -21,6 +21,7 @@
 #define DENIED_MAX 4 // that are told
 #define NAME_PREFIX "build-"
 #define QUESTIONS_MAX 2
+#define WAITS_MAX 15 // for a program that is there and slow: half a minute, which a build has and an operator has not
 
 struct BuildWire {
         BuildWire *next;
@@ -36,6 +37,7 @@ struct BuildWire {
         char *reach; // what it may, for people
         char *denied[DENIED_MAX];
         unsigned holds; // what still calls back
+        unsigned waits; // for what enforces, since the last question
         bool attached, ended;
 };
 
@@ -164,6 +166,26 @@ static void wire_answer(BuildWire *wire, int r, const Error *err) {
 
 static const BorderPart needed[] = {BORDER_PART_RESOLVER, BORDER_PART_PROXY};
 
+static void wire_in_force(void *userdata);
+
+static void wire_wait(BuildWire *wire) {
+        wire->holds++;
+        border_link_wait(wire->manager, wire_in_force, wire);
+}
+
+static bool wire_waits_on(BuildWire *wire) {
+        bool late = false;
+
+        for (size_t i = 0; i < ELEMENTS(needed); i++) {
+                BorderState state;
+                (void) border_link_state(wire->manager, needed[i], &state);
+                if (state != BORDER_UP)
+                        return false;
+                late = late || border_link_is_late(wire->manager, wire->slot, needed[i]);
+        }
+        return late && wire->waits++ < WAITS_MAX;
+}
+
 static void wire_in_force(void *userdata) {
         BuildWire *wire = userdata;
         _cleanup_error_ Error err = ERROR_NULL;
@@ -171,6 +193,10 @@ static void wire_in_force(void *userdata) {
 
         if (!wire_release(wire))
                 return;
+        if (wire_waits_on(wire)) {
+                wire_wait(wire);
+                return;
+        }
         for (size_t i = 0; i < ELEMENTS(needed) && r >= 0; i++) {
                 BorderState state;
                 const char *why = border_link_state(wire->manager, needed[i], &state);
@@ -213,8 +239,8 @@ static void wire_looked_up(void *userdata, int r, json_t *result, Error *err) {
         }
         log_info("%s: may reach %s", wire->name, wire->reach);
         border_link_changed(m, wire->slot);
-        wire->holds++;
-        border_link_wait(m, wire_in_force, wire);
+        wire->waits = 0;
+        wire_wait(wire);
 }
 
 static bool same_file(int a, int b) {
@@ -270,8 +296,8 @@ static int wire_widen(BuildWire *wire, const WireQuestion *question, Error *err)
         if (r < 0)
                 return r;
         border_link_changed(m, wire->slot);
-        wire->holds++;
-        border_link_wait(m, wire_in_force, wire);
+        wire->waits = 0;
+        wire_wait(wire);
         return 1;
 }
 
