@@ -549,7 +549,7 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_FILE_PULL] = {"io.hostd.File.Pull", "file pull", OPERATE, MUTATES | SPECIAL, 1, params_pull, .doc = "Copy a file or tree out of an instance",
                 .manual = "LOCAL may be - for standard output, or a directory. A file appears whole under its name or not at all. With --recursive a tree, which is unpacked below one directory and nowhere else. A range that begins behind the end is empty. With --tar LOCAL becomes a tar of the tree, with names below PATH; a file that changes while it is read makes the call fail at its end."},
         [METHOD_FILE_LIST] = {"io.hostd.File.List", "file list", OPERATE, MUTATES | SPECIAL, 1, params_file_list, "files", columns_file, "List files in an instance",
-                .manual = "Sorted by name, what is below a directory right behind it. Owners and groups by the names that they have inside, or by number. No link below PATH is followed. At most a million entries."},
+                .manual = "Sorted by name, what is below a directory right behind it. Owners and groups by the names that they have inside, or by number. No link below PATH is followed. At most 250,000 entries."},
         [METHOD_FILE_REMOVE] = {"io.hostd.File.Remove", "file rm", OPERATE, MUTATES | SPECIAL, 0, params_file_remove, .doc = "Remove a file or tree in an instance"},
         [METHOD_FILE_STAT] = {"io.hostd.File.Stat", "file stat", OPERATE, MUTATES | SPECIAL, 1, params_file_stat, "files", columns_file, "Show what files in an instance are",
                 .manual = "Of a link itself. The descriptor is a pipe for the list."},

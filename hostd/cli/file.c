@@ -58,13 +58,16 @@ int file_transfer_end(FileTransfer *t, int local, Error *local_err, Error *err) 
 }
 
 int file_transfer_place(FileTransfer *t, const char *location, Error *err) {
-        _cleanup_free_ char *name = NULL, *path = NULL;
+        _cleanup_free_ char *name = NULL, *path = NULL, *place = NULL;
         int r = args_split_location(location, &name, &path, err);
 
         if (r < 0)
                 return r;
+        place = trimmed(path);
+        if (!place)
+                return error_set_errno(err, ENOMEM, "%s", location);
         (void) json_object_set_new(t->parameters, "name", json_string(name));
-        (void) json_object_set_new(t->parameters, "path", json_string(path));
+        (void) json_object_set_new(t->parameters, "path", json_string(place));
         return 0;
 }
 

@@ -132,7 +132,7 @@ static int event_entry(const TreeEntry *entry, void *userdata) {
 
 // One call, whose rows are added.
 static int list_call(FileTransfer *t, FileRows *rows, const char *what, Error *err) {
-        TreeListing listing = {.fn = rows->add, .userdata = rows};
+        TreeListing listing = {.limits.max_entries = TREE_LIST_MAX, .fn = rows->add, .userdata = rows};
         _cleanup_error_ Error local_err = ERROR_NULL;
         _cleanup_close_ int in = -EBADF;
         int r = file_transfer_start(t, false, &in, err);

@@ -46,7 +46,7 @@ int files_stat(const Request *request, Error *err) {
 }
 
 int files_list(const Request *request, Error *err) {
-        TreeListOptions options = {.depth = 1};
+        TreeListOptions options = {.depth = 1, .limits.max_entries = TREE_LIST_MAX};
         uint64_t depth = 1;
 
         if (files_number(request, "depth", &depth) < 0 || depth == 0)

@@ -21,7 +21,7 @@
 
 typedef struct FilesWatch {
         int inotify;
-        bool recursive, gone;
+        bool recursive, single, gone; // single: a file, in the directory that we are in
         int self;     // the watch of what was asked for
         char **paths; // by watch, below the directory that we are in; owned
         size_t room, count;
@@ -38,12 +38,14 @@ static void files_watch_done(FilesWatch *w) {
 }
 
 static int files_watch_say(FilesWatch *w, const char *path, char letter) {
+        const char *told = w->single ? "." : path;
+
         if (strlen(path) > TREE_PATH_MAX)
                 return 0;
         // What is gone already, or not ours to look at, is told without what it was.
-        if (tree_lister_stat(w->lister, AT_FDCWD, path, path) < 0) {
+        if (tree_lister_stat(w->lister, AT_FDCWD, path, told) < 0) {
                 w->lister->entry = (TreeEntry) {.type = TREE_OTHER};
-                (void) snprintf(w->lister->entry.path, sizeof(w->lister->entry.path), "%s", path);
+                (void) snprintf(w->lister->entry.path, sizeof(w->lister->entry.path), "%s", told);
         }
         w->lister->entry.change = letter;
         return tree_lister_emit(w->lister);
@@ -218,13 +220,14 @@ static int files_watch_begin(FilesWatch *w, const Request *request) {
                 r = files_parent(request->path, &dir, &name);
         else if (fd < 0)
                 return fd;
-        if (r < 0 || fchdir(fd >= 0 ? fd : dir) < 0)
+        w->single = fd < 0;
+        if (r < 0 || fchdir(w->single ? dir : fd) < 0)
                 return r < 0 ? r : -errno;
         w->self = inotify_add_watch(w->inotify, name, FILES_WATCH_MASK);
         if (w->self < 0)
                 return -errno;
         r = files_watch_remember(w, w->self, name);
-        return r >= 0 && w->recursive && fd >= 0 ? files_watch_below(w, ".", false, 1) : r;
+        return r >= 0 && w->recursive && !w->single ? files_watch_below(w, ".", false, 1) : r;
 }
 
 int files_watch(const Request *request, Error *err) {

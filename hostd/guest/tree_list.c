@@ -240,7 +240,7 @@ static int tree_walk_directory(TreeWalk *walk, int fd, const char *path, unsigne
 }
 
 static int tree_walk_one(TreeWalk *walk, int dirfd, const char *name) {
-        int r = tree_lister_stat(walk->lister, dirfd, name, walk->options->self ? "." : name);
+        int r = tree_lister_stat(walk->lister, dirfd, name, walk->options->self || walk->options->pattern ? "." : name);
 
         if (r < 0)
                 return error_set_errno(walk->err, r, "cannot read %s", name);

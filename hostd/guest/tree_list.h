@@ -5,11 +5,13 @@
 
 #include "guest/tree.h"
 
+#define TREE_LIST_MAX 250000 // of what a list shows; whoever shows it holds it
+
 typedef struct TreeListOptions {
         TreeLimits limits;  // max_entries: of a list, and of what a search looks at
         unsigned depth;     // how many levels; 0: one
         bool self;          // only what `name` is itself, whatever it is, under the path "."
-        const char *pattern; // a search: what is no directory and whose own name matches, at any depth; NULL: all
+        const char *pattern; // a search: what is no directory and whose own name matches, at any depth (a file is "."); NULL: all
         uint64_t max_matches; // of a search, 0: all; the list's end says that there were more
         void (*fill)(TreeEntry *entry, void *userdata); // names of owner and group; may be NULL
         void *userdata;

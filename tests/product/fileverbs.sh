@@ -23,6 +23,7 @@ check_status "as the agent, below what it may not enter" 5 'ermission' f stat -u
 check_is "list of one level" "link one pipe sub" sh -c 'hostctl file list pt-v:/tmp/l -f json | jq -r ".files[].path" | xargs'
 check_is "list with depth" "link one pipe sub sub/deep sub/two.c" sh -c 'hostctl file list --depth 2 pt-v:/tmp/l -f json | jq -r ".files[].path" | xargs'
 check_is "search" "/tmp/l/sub/deep/three.c /tmp/l/sub/two.c" sh -c 'hostctl file search --pattern "*.c" pt-v:/tmp/l -f json | jq -r ".files[].path" | xargs'
+check_is "a search in a file" /tmp/l/one sh -c 'hostctl file search pt-v:/tmp/l/one -f json | jq -r ".files[].path"'
 check_status "a search that is cut says so" 0 'more than these' f search --max 1 pt-v:/tmp/l
 check_status "a depth of nothing is refused" 2 'depth' f list --depth 0 pt-v:/tmp/l
 
@@ -111,7 +112,7 @@ check_is "$rounds rounds of chmod and chown against a racer reach nothing outsid
 hostctl file watch -r pt-v:/tmp/l >"$work/events" 2>&1 &
 watch=$!
 wait_for 10 sh -c "hostctl exec pt-v -- touch /tmp/l/ready && sleep .2 && grep -q ready $work/events"
-g 'cd /tmp/l; printf x >"$(printf "w\033[31mx")"; mkdir wd; sleep .3; echo >wd/f; mv wd wd2; rm -r wd2'
+g 'cd /tmp/l; printf x >"$(printf "w\033[31mx")"; mkdir wd; sleep 1; echo >wd/f; sleep .3; mv wd wd2; sleep .3; rm -r wd2'
 for event in 'created *.*/tmp/l/wd/f$' 'moved-from *.*/tmp/l/wd$' 'moved-to *.*/tmp/l/wd2$' 'deleted *.*/tmp/l/wd2$' 'written *.*x1b'; do
         check "watch tells: $event" wait_for 5 grep -qE "$event" "$work/events"
 done

@@ -138,6 +138,7 @@ static void test_files(void **state) {
 
 static void test_file_changes(void **state) {
         expect("file mkdir -p -m 700 -o agent -g 5 one:/a/b", 8, "", "asked {\"group\":\"5\",\"mode\":448,\"name\":\"one\",\"owner\":\"agent\",\"parents\":true,\"path\":\"/a/b\"}");
+        expect("file mkdir one:/a/", 8, "", "asked {\"name\":\"one\",\"path\":\"/a\"}");
         expect("file chmod 4755 one:/a", 8, "", "asked {\"mode\":2541,\"name\":\"one\",\"path\":\"/a\"}");
         expect("file chmod 0 -r one:/a", 8, "", "asked {\"mode\":0,\"name\":\"one\",\"path\":\"/a\",\"recursive\":true}");
         expect("file chmod 888 one:/a", 2, "", "not an octal number");

@@ -139,6 +139,10 @@ static void test_search(void **state) {
                 assert_string_equal(got.text, cases[i].paths);
                 assert_int_equal(listing.cut, cases[i].cut);
         }
+        assert_int_equal(list("t/a/one.c", &(TreeListOptions) {.pattern = "*.c"}, &listing, &got), 0);
+        assert_string_equal(got.text, ". ");
+        assert_int_equal(list("t/a/one.c", &(TreeListOptions) {.pattern = "two*"}, &listing, &got), 0);
+        assert_string_equal(got.text, "");
         assert_int_equal(list("t", &(TreeListOptions) {.pattern = "*.c", .limits.max_entries = 4}, &listing, &got), 0);
         assert_true(listing.cut);
         assert_int_equal(list("t", &(TreeListOptions) {.pattern = "*.c", .limits.max_depth = 2}, &listing, &got), 0);
