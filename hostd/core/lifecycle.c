@@ -7,6 +7,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "core/sandbox.h"
 #include "core/secrets.h"
 
 static Promise promise_of(const InstanceConfig *config) {
@@ -139,7 +140,8 @@ int lifecycle_create(Manager *m, const CreateOptions *options, Instance **ret, E
         r = create_record(m, options, &instance, err);
         if (r < 0)
                 return r;
-        r = instance_network_forget(instance, err); // of another of this name, which something else than a deletion ended
+        sandbox_forget_instance(m, options->name); // of another of this name, which something else than a deletion ended
+        r = instance_network_forget(instance, err); // the same
         if (r >= 0)
                 r = instance_disk_create(instance, err);
         // The file is the point of no return: with it the instance exists, without it the start of hostd undoes the rest.
@@ -187,6 +189,7 @@ static int delete_now(Instance *instance, Error *err) {
         if (r < 0)
                 return r;
         // Before the name is free.
+        sandbox_forget_instance(m, instance->record.name);
         r = secrets_forget_instance(m, instance->record.name, err);
         if (r >= 0)
                 r = instance_network_forget(instance, err);

@@ -693,3 +693,11 @@ void sandbox_instance_down(Instance *instance) {
                 s->has_group = false; // goes with the box
         }
 }
+
+void sandbox_forget_instance(Manager *m, const char *name) {
+        for (Sandbox *s = m->sandboxes, *next; s; s = next) {
+                next = s->next;
+                if (strcmp(s->instance, name) == 0)
+                        sandbox_delete(s, NULL, NULL);
+        }
+}

@@ -126,6 +126,7 @@ bool sandbox_channel_gone(Manager *manager, GuestChannel *channel);
 
 // Instances.
 void sandbox_helper_up(Instance *instance);     // its helper answers: what it has of ours is no stray
+void sandbox_forget_instance(Manager *manager, const char *name); // before its name is another's
 void sandbox_instance_down(Instance *instance); // its box is about to go, and with it all that is in it
 
 // sandbox_keep.c: over a restart of hostd.

@@ -176,8 +176,10 @@ static void kept_add(Supervisor *s, const char *id, int fd) {
         Kept *kept = kept_find(s, id);
         int copy;
 
-        if (!*id || strlen(id) >= sizeof(kept->id) || (!kept && s->n_kept == KEPT_MAX) || (copy = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
+        if (!*id || strlen(id) >= sizeof(kept->id) || (!kept && s->n_kept == KEPT_MAX) || (copy = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0) {
+                log_event(LOG_WARNING, NULL, s->spec.name, "the channel of sandbox %.35s cannot be kept: it will not survive a restart of hostd", id);
                 return;
+        }
         if (!kept) {
                 kept = &s->kept[s->n_kept++];
                 *kept = (Kept) {.fd = -EBADF};

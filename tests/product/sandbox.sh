@@ -108,18 +108,18 @@ check_status "a deadline is told" 0 '20[0-9][0-9]-' sb show "$id"
 check "it is over by then" wait_for 4 is_shown "$id" state ended
 check_is "by its deadline" deadline why "$id" cause
 check_status "nobody renews what has ended" 8 'ended' sb renew "$id" 1min
-id=$(make -d 1s)
+id=$(make -d 3s)
 check "renewed before" sb renew "$id" 1min
-sleep 1.3
+sleep 3.3
 check_is "it lives past the first deadline" running shown "$id" state
 check "shortened" sb renew "$id" 300ms
 check "and dies by the new one" wait_for 3 is_shown "$id" cause deadline
-id=$(make -i 800ms)
-for i in 1 2 3; do sleep 0.4; in_box "$id" -- true; done
+id=$(make -i 3s)
+for i in 1 2 3 4; do sleep 1; in_box "$id" -- true; done
 check_is "used, it is not idle" running shown "$id" state
-in_box "$id" -- sleep 1.6
+in_box "$id" -- sleep 4
 check_is "nor while a command runs" running shown "$id" state
-check "unused, it ends" wait_for 4 is_shown "$id" cause idle
+check "unused, it ends" wait_for 8 is_shown "$id" cause idle
 id=$(make -d 300ms --grace 500ms)
 gone() { ! hostctl sandbox show "$1" >/dev/null 2>&1; }
 check "after its grace it is forgotten" wait_for 4 gone "$id"
@@ -213,7 +213,10 @@ for i in 1 2 3 4 5; do
         check_is "kill -9 of hostd while some are made, $i: what is there is what is told" "$alive" echo "$there"
         for s in $alive; do in_box "$s" -- true || fail "a sandbox that survived" "$s takes no command"; sb delete "$s"; done
 done
+id=$(make -d 300ms)
+wait_for 4 is_shown "$id" state ended
 hostctl delete --force pt-a >/dev/null
+check_is "with its instance all is forgotten that was known of them" 0 sh -c "hostctl sandbox list -f json | jq '[.sandboxes[] | select(.instance == \"pt-a\")] | length'"
 
 # --- a template without bwrap
 launch pt-b >/dev/null
