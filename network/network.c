@@ -496,10 +496,11 @@ int network_detach(Network *network, uint16_t number, Error *err) {
         if (network_is_sandbox(number))
                 return network_sandbox_detach(network, number, err);
         r = lead_away(network, number, err);
-        if (r >= 0)
+        if (r >= 0 && !network_is_profile(number))
                 r = slot_load(network, number, false, err); // removing cannot fail for absence then
         if (r < 0)
                 return r;
+        // A profile that is not known is not written anew first: it would not be within its instance.
         r = network_is_profile(number) ? transact_profile(number, false) : transact_slot(&network->settings, number, false);
         if (r >= 0 && !network_is_profile(number))
                 r = slot_unexpose_all(&network->settings, number);

@@ -267,13 +267,13 @@ static int wire_make(const NetworkAddress *address, uint16_t sandbox, int netns,
         return r < 0 ? error_set_errno(err, r, "looking at the sandbox's end of %s", address->host_ifname) : 0;
 }
 
-static int wire_remove(const Network *network, SandboxWire wire, Error *err) {
+static int wire_remove(const Network *network, SandboxWire wire, bool keep_link, Error *err) {
         NetworkAddress address;
         int r;
 
         network_sandbox_address(&network->settings, wire.sandbox, wire.profile, &address);
         r = transact_sandbox(&address, false);
-        if (r >= 0)
+        if (r >= 0 && !keep_link)
                 r = link_delete(address.host_ifname);
         if (r >= 0)
                 r = link_delete_sandbox_rules(address.host_ifname, wire.sandbox);
@@ -301,7 +301,7 @@ int network_sandbox_plug(Network *network, uint16_t sandbox, uint16_t profile, i
         else
                 r = wire_make(&address, sandbox, netns, err);
         if (r < 0) {
-                (void) wire_remove(network, wire, NULL); // the first error is the one to report
+                (void) wire_remove(network, wire, false, NULL); // the first error is the one to report
                 wire_forget(network, sandbox);
         }
         return r;
@@ -355,7 +355,7 @@ static int leftovers_remove(const Network *network, uint16_t sandbox, Error *err
         for (char **p = search.names; r >= 0 && p && *p; p++) {
                 SandboxWire wire;
                 if (name_parse(*p, &wire))
-                        r = wire_remove(network, wire, err);
+                        r = wire_remove(network, wire, false, err);
         }
         strv_free(search.names);
         return r;
@@ -363,7 +363,16 @@ static int leftovers_remove(const Network *network, uint16_t sandbox, Error *err
 
 int network_sandbox_detach(Network *network, uint16_t sandbox, Error *err) {
         const SandboxWire *wire = wire_find(network, sandbox);
-        int r = wire ? wire_remove(network, *wire, err) : leftovers_remove(network, sandbox, err);
+        int r = wire ? wire_remove(network, *wire, false, err) : leftovers_remove(network, sandbox, err);
+
+        if (r >= 0)
+                wire_forget(network, sandbox);
+        return r;
+}
+
+int network_sandbox_leave(Network *network, uint16_t sandbox, Error *err) {
+        const SandboxWire *wire = wire_find(network, sandbox);
+        int r = wire ? wire_remove(network, *wire, true, err) : 0;
 
         if (r >= 0)
                 wire_forget(network, sandbox);

@@ -9,7 +9,7 @@
 
 #include "base/strv.h"
 #include "border/link.h"
-#include "state/store.h"
+#include "network/network_sandbox.h"
 
 #define RETRY_FIRST (100 * USEC_PER_MSEC)
 #define RETRY_LAST (30 * USEC_PER_SEC)
@@ -70,7 +70,7 @@ struct Border {
         BorderHelper helpers[_BORDER_PART_MAX];
         BorderWaiter *waiters;
         BorderAsked asked[QUERIES_MAX];
-        Bucket shares[SLOT_LAST + 1]; // of inserts
+        Bucket shares[NETWORK_PROFILE_LAST + 1]; // of inserts, by what has a list of rules
         uint64_t cookie; // of the last query
         sd_event_source *settle; // looks at the waiters, from the loop
         bool started;
@@ -346,7 +346,7 @@ static void helper_answered(BorderHelper *helper, const ControlFrame *frame) {
 
 // The rate is there to keep hostd from being busy with nothing else, not to let one instance silence the names of all.
 static bool border_share(Border *border, uint16_t slot) {
-        Bucket *share = slot <= SLOT_LAST ? border->shares + slot : NULL;
+        Bucket *share = slot < ELEMENTS(border->shares) ? border->shares + slot : NULL;
 
         if (!share)
                 return false;

@@ -11,6 +11,7 @@
 #include "border/border.h"
 #include "core/build_wire.h"
 #include "core/guest.h"
+#include "core/sandbox_network.h"
 #include "network/view.h"
 
 #define RESOLV_CONF "/etc/resolv.conf"
@@ -19,6 +20,8 @@
 #define DNS_RATE 200
 #define DNS_BURST 400
 #define DNS_NAMES 100
+
+#define NUMBER_LAST NETWORK_SANDBOX_LAST
 
 typedef struct LinkSlot {
         uint64_t generation; // of the last view that has it; 0: no helper was told of it
@@ -30,7 +33,7 @@ typedef struct BorderLink {
         Manager *manager;
         Border *border;
         uint64_t generation; // of the last views that were made
-        LinkSlot slots[SLOT_LAST + 1];
+        LinkSlot slots[NUMBER_LAST + 1]; // of instances, builds, profiles and sandboxes
         size_t n_changed; // of them
         bool everything;  // all are to be told anew
         char **upstreams;
@@ -117,7 +120,7 @@ static void link_read_upstreams(BorderLink *link) {
 
 // The number of an instance comes from the store's file: what is no slot's there is nobody's here.
 static LinkSlot *link_slot(BorderLink *link, uint16_t slot) {
-        return link->slots + (slot <= SLOT_LAST ? slot : 0);
+        return link->slots + (slot <= NUMBER_LAST ? slot : 0);
 }
 
 // A slot without a wire has no client: the helpers listen on the wire itself. Nothing is to be freed: strings are borrowed, and so is the list.
@@ -153,8 +156,53 @@ static bool build_view(Manager *m, const BuildWire *wire, ViewSlot *ret) {
         return build_wire_is_live(wire) && wire_view(m, build_wire_slot(wire), build_wire_name(wire), ret);
 }
 
+// Without a wire, and without its instance nothing.
+static bool profile_view(const SandboxProfile *profile, ViewSlot *ret) {
+        const Instance *instance = sandbox_profile_instance(profile);
+        uint16_t number = sandbox_profile_number(profile);
+        Compiled *compiled = instance ? network_compiled(instance->manager->network, number) : NULL;
+
+        if (!compiled)
+                return false;
+        *ret = (ViewSlot) {.slot = number, .within = instance->record.slot, .instance = (char *) instance->record.name, .compiled = compiled};
+        return true;
+}
+
+static bool sandbox_view(Manager *m, const SandboxNetwork *network, ViewSlot *ret) {
+        const Instance *instance = sandbox_profile_instance(sandbox_network_profile(network));
+        const NetworkAddress *address = sandbox_network_address(network);
+
+        if (!instance || !network_sandbox_is_plugged(m->network, sandbox_network_number(network)))
+                return false;
+        *ret = (ViewSlot) {.slot = sandbox_network_number(network), .profile = sandbox_profile_number(sandbox_network_profile(network)), .instance = (char *) instance->record.name,
+                           .sandbox = (char *) sandbox_network_id(network), .dns = {.rate = DNS_RATE, .burst = DNS_BURST, .names = DNS_NAMES}, .offline = instance_network_is_cut(instance)};
+        if (instance->config)
+                view_limits(instance->config, ret);
+        memcpy(ret->ifname, address->host_ifname, sizeof(ret->ifname));
+        return inet_ntop(AF_INET, &address->ipv4, ret->ipv4, sizeof(ret->ipv4)) && inet_ntop(AF_INET6, &address->ipv6, ret->ipv6, sizeof(ret->ipv6));
+}
+
+static bool number_view(Manager *m, uint16_t number, ViewSlot *ret) {
+        const SandboxNetwork *network = network_is_sandbox(number) ? sandbox_network_find(m, number) : NULL;
+        const SandboxProfile *profile = network_is_profile(number) ? sandbox_profile_find(m, number) : NULL;
+        const Instance *instance = network || profile ? NULL : instance_list_by_slot(&m->instances, number);
+        const BuildWire *build = instance || network || profile ? NULL : build_wire_by_slot(m, number);
+
+        if (network)
+                return sandbox_view(m, network, ret);
+        if (profile)
+                return profile_view(profile, ret);
+        return (instance && slot_view(m, instance, ret)) || (build && build_view(m, build, ret));
+}
+
 static size_t count_slots(const Manager *m) {
-        return m->instances.n + SLOT_BUILDS;
+        size_t n = m->instances.n + SLOT_BUILDS;
+
+        for (SandboxProfile *p = sandbox_profile_next(m, NULL); p; p = sandbox_profile_next(m, p))
+                n++;
+        for (SandboxNetwork *s = sandbox_network_next(m, NULL); s; s = sandbox_network_next(m, s))
+                n++;
+        return n;
 }
 
 // A slot that fits into no frame is in no helper: it is led to ports where nobody listens.
@@ -188,6 +236,11 @@ static int views_of_all(void *userdata, char ***ret, uint64_t *ret_generation) {
                 view.n_slots += slot_view(m, i, slots + view.n_slots);
         for (BuildWire *w = build_wire_next(m, NULL); w; w = build_wire_next(m, w))
                 view.n_slots += build_view(m, w, slots + view.n_slots);
+        // In this order: a text that is cut in parts has a sandbox behind its profile, and that behind its instance.
+        for (SandboxProfile *p = sandbox_profile_next(m, NULL); p; p = sandbox_profile_next(m, p))
+                view.n_slots += profile_view(p, slots + view.n_slots);
+        for (SandboxNetwork *s = sandbox_network_next(m, NULL); s; s = sandbox_network_next(m, s))
+                view.n_slots += sandbox_view(m, s, slots + view.n_slots);
         for (size_t i = 0; i < view.n_slots; i++) {
                 LinkSlot *told = link_slot(link, slots[i].slot);
                 if (link->everything || told->generation == 0)
@@ -206,10 +259,8 @@ static int views_of_changed(BorderLink *link, char ***ret) {
 
         if (!slots || !gone)
                 return -ENOMEM;
-        for (uint16_t slot = 1; slot <= SLOT_LAST; slot++) {
-                const Instance *instance = link->slots[slot].changed ? instance_list_by_slot(&m->instances, slot) : NULL;
-                const BuildWire *build = link->slots[slot].changed ? build_wire_by_slot(m, slot) : NULL;
-                if ((instance && slot_view(m, instance, slots + view.n_slots)) || (build && build_view(m, build, slots + view.n_slots))) {
+        for (uint16_t slot = 1; slot <= NUMBER_LAST; slot++) {
+                if (link->slots[slot].changed && number_view(m, slot, slots + view.n_slots)) {
                         link->slots[slot].generation = link->generation;
                         view.n_slots++;
                 } else if (link->slots[slot].changed) {
@@ -237,7 +288,7 @@ static void link_publish(BorderLink *link) {
                 link_watch(link); // what was not told is not in force
                 return;
         }
-        for (size_t i = 0; i <= SLOT_LAST; i++)
+        for (size_t i = 0; i <= NUMBER_LAST; i++)
                 link->slots[i].changed = false;
         link->n_changed = 0;
         link->everything = false;
@@ -251,13 +302,30 @@ static int on_publish(sd_event_source *source, void *userdata) {
         return 0;
 }
 
+static void link_mark(BorderLink *link, uint16_t slot) {
+        link->n_changed += !link_slot(link, slot)->changed;
+        link_slot(link, slot)->changed = true;
+}
+
+static bool profile_is_of(const SandboxProfile *profile, uint16_t slot) {
+        const Instance *instance = sandbox_profile_instance(profile);
+
+        return sandbox_profile_number(profile) == slot || (instance && instance->record.slot == slot);
+}
+
+// What changes of an instance changes for its profiles, whose rules have other ids then, and what of these for their sandboxes.
 void border_link_changed(Manager *m, uint16_t slot) {
         BorderLink *link = m->border;
 
         if (!link)
                 return;
-        link->n_changed += !link_slot(link, slot)->changed;
-        link_slot(link, slot)->changed = true;
+        link_mark(link, slot);
+        for (SandboxProfile *p = sandbox_profile_next(m, NULL); p; p = sandbox_profile_next(m, p))
+                if (profile_is_of(p, slot))
+                        link_mark(link, sandbox_profile_number(p));
+        for (SandboxNetwork *s = network_is_sandbox(slot) ? NULL : sandbox_network_next(m, NULL); s; s = sandbox_network_next(m, s))
+                if (profile_is_of(sandbox_network_profile(s), slot))
+                        link_mark(link, sandbox_network_number(s));
         (void) sd_event_source_set_enabled(link->publish, SD_EVENT_ONESHOT);
 }
 
@@ -287,17 +355,31 @@ void border_link_tick(Manager *m) {
 }
 
 static bool slot_is_live(const Manager *m, uint16_t slot) {
+        const SandboxProfile *profile = sandbox_profile_find(m, slot);
         const Instance *instance = instance_list_by_slot(&m->instances, slot);
         const BuildWire *build = instance ? NULL : build_wire_by_slot(m, slot);
 
+        if (profile)
+                return sandbox_profile_instance(profile) && network_compiled(m->network, slot);
         return instance ? instance_is_live(instance) : build && build_wire_is_live(build);
 }
 
 // ---- who is late -------------------------------------------------------------------------------------------------------------
 
+// And what is within it: a profile of an instance whose rules a helper may have from before is shut out as the instance is.
+static void link_lead_all(Manager *m, uint16_t slot) {
+        if (slot_is_live(m, slot) && border_link_lead(m, slot, NULL) < 0)
+                log_warning("slot %u: cannot be shut out of the border, or let to it", slot);
+        for (SandboxProfile *p = sandbox_profile_next(m, NULL); p; p = sandbox_profile_next(m, p)) {
+                uint16_t number = sandbox_profile_number(p);
+                if (number != slot && profile_is_of(p, slot) && slot_is_live(m, number) && border_link_lead(m, number, NULL) < 0)
+                        log_warning("profile %u: cannot be shut out of the border, or let to it", number);
+        }
+}
+
 // Of all that was told up to `generation`, once the time for it is over; and of those that were late, who has come in time since.
 static void link_judge(BorderLink *link, uint64_t generation) {
-        for (uint16_t slot = 1; slot <= SLOT_LAST; slot++) {
+        for (uint16_t slot = 1; slot <= NUMBER_LAST; slot++) {
                 LinkSlot *told = link->slots + slot;
                 bool changed = false;
                 for (BorderPart part = 0; told->generation && part < _BORDER_PART_MAX; part++) {
@@ -306,8 +388,8 @@ static void link_judge(BorderLink *link, uint64_t generation) {
                         changed = changed || late != told->late[part];
                         told->late[part] = late;
                 }
-                if (changed && slot_is_live(link->manager, slot) && border_link_lead(link->manager, slot, NULL) < 0)
-                        log_warning("slot %u: cannot be shut out of the border, or let to it", slot);
+                if (changed)
+                        link_lead_all(link->manager, slot);
         }
 }
 
@@ -381,14 +463,14 @@ static int on_insert(void *userdata, const BorderInsert *insert) {
         return r;
 }
 
-static json_t *event_json(const FlowRecord *record) {
+static json_t *event_json(const FlowRecord *record, const char *sandbox) {
         char address[INET6_ADDRSTRLEN] = "";
 
         if (record->family)
                 (void) inet_ntop(record->family == 4 ? AF_INET : AF_INET6, record->address, address, sizeof(address));
-        return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:i, s:s}", "by", flow_kind_to_string(record->kind), "verdict",
+        return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:i, s:s, s:s*}", "by", flow_kind_to_string(record->kind), "verdict",
                          flow_verdict_to_string(record->verdict), "to", record->name, "address", address, "protocol", (int) record->protocol, "port",
-                         (int) record->port, "policy", record->policy, "rule", (int) record->rule, "reason", record->reason);
+                         (int) record->port, "policy", record->policy, "rule", (int) record->rule, "reason", record->reason, "sandbox", sandbox);
 }
 
 // How to ask for it, if a rule decided: a sentence of the policy's code begins with "denied". Of UDP and TCP only.
@@ -425,15 +507,16 @@ static void tell_guest(const Instance *instance, const FlowRecord *record) {
 // Of a slot that exists: a helper that was conquered can tell lies, but only of instances that there are.
 static void on_event(void *userdata, const FlowRecord *record) {
         BorderLink *link = userdata;
-        const Instance *instance = instance_list_by_slot(&link->manager->instances, record->slot);
+        const SandboxNetwork *sandbox = network_is_sandbox(record->slot) ? sandbox_network_find(link->manager, record->slot) : NULL;
+        const Instance *instance = sandbox ? sandbox_profile_instance(sandbox_network_profile(sandbox)) : instance_list_by_slot(&link->manager->instances, record->slot);
         BuildWire *build = instance ? NULL : build_wire_by_slot(link->manager, record->slot);
 
-        if (instance)
+        if (instance && !sandbox)
                 tell_guest(instance, record);
         else if (build)
                 build_wire_denied(build, record);
         if ((instance || build) && link->manager->bus)
-                event_publish(link->manager->bus, "network-denied", instance ? instance->record.name : build_wire_name(build), event_json(record));
+                event_publish(link->manager->bus, "network-denied", instance ? instance->record.name : build_wire_name(build), event_json(record, sandbox ? sandbox_network_id(sandbox) : NULL));
 }
 
 static void on_state(void *userdata, BorderPart part) {
@@ -450,6 +533,9 @@ static void on_state(void *userdata, BorderPart part) {
         for (BuildWire *w = build_wire_next(link->manager, NULL); w; w = build_wire_next(link->manager, w))
                 if (build_wire_is_live(w) && border_link_lead(link->manager, build_wire_slot(w), NULL) < 0)
                         log_warning("%s: cannot be led to %s", build_wire_name(w), name);
+        for (SandboxProfile *p = sandbox_profile_next(link->manager, NULL); p; p = sandbox_profile_next(link->manager, p))
+                if (slot_is_live(link->manager, sandbox_profile_number(p)) && border_link_lead(link->manager, sandbox_profile_number(p), NULL) < 0)
+                        log_warning("profile %u: cannot be led to %s", sandbox_profile_number(p), name);
         if (state == BORDER_DOWN || (state == BORDER_UP && *reason))
                 manager_warn(link->manager, name, "host", "%s: %s", name, reason);
         else if (state != BORDER_CALLING)
@@ -512,7 +598,12 @@ bool border_link_leads(const Manager *m, BorderPart part) {
 }
 
 bool border_link_is_late(const Manager *m, uint16_t slot, BorderPart part) {
-        return m->border && link_slot(m->border, slot)->late[part];
+        const SandboxProfile *profile = network_is_profile(slot) ? sandbox_profile_find(m, slot) : NULL;
+        const Instance *instance = profile ? sandbox_profile_instance(profile) : NULL;
+
+        if (!m->border)
+                return false;
+        return link_slot(m->border, slot)->late[part] || (instance && link_slot(m->border, instance->record.slot)->late[part]);
 }
 
 int border_link_lead(Manager *m, uint16_t slot, Error *err) {

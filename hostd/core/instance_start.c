@@ -13,6 +13,7 @@
 #include "core/launcher.h"
 #include "core/manager.h"
 #include "core/policy_set.h"
+#include "core/sandbox_network.h"
 
 #define START_TIMEOUT (60 * USEC_PER_SEC)
 #define ENTER_PAUSE (5 * USEC_PER_MSEC)
@@ -45,6 +46,7 @@ int instance_apply_network(Instance *instance, Error *err) {
         if (r < 0)
                 return error_wrap(err, "network policy");
         border_link_changed(m, slot);
+        sandbox_network_apply(instance);
         instance->applied_network = instance->wanted_network;
         return 0;
 }

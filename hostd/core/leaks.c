@@ -10,6 +10,7 @@
 #include "core/border_link.h"
 #include "core/build_wire.h"
 #include "core/sandbox.h"
+#include "core/sandbox_network.h"
 
 static void leak_add(json_t *list, const char *kind, const char *object) {
         (void) json_array_append_new(list, json_pack("{s:s, s:s}", "kind", kind, "object", object));
@@ -35,7 +36,7 @@ static int leaks_cgroups(Manager *m, json_t *list, Error *err) {
 }
 
 static int network_leftovers(Manager *m, NetworkLeaks *ret, Error *err) {
-        uint16_t live[SLOT_LAST];
+        static uint16_t live[NETWORK_SANDBOX_LAST]; // hostd has one thread
         size_t n = 0;
 
         for (Instance *i = m->instances.first; i && n < ELEMENTS(live); i = i->next)
@@ -43,6 +44,10 @@ static int network_leftovers(Manager *m, NetworkLeaks *ret, Error *err) {
                         live[n++] = i->record.slot;
         for (BuildWire *w = build_wire_next(m, NULL); w && n < ELEMENTS(live); w = build_wire_next(m, w))
                 live[n++] = build_wire_slot(w);
+        for (SandboxProfile *p = sandbox_profile_next(m, NULL); p && n < ELEMENTS(live); p = sandbox_profile_next(m, p))
+                live[n++] = sandbox_profile_number(p);
+        for (SandboxNetwork *s = sandbox_network_next(m, NULL); s && n < ELEMENTS(live); s = sandbox_network_next(m, s))
+                live[n++] = sandbox_network_number(s);
         return network_leaks(live, n, ret, err);
 }
 

@@ -21,6 +21,7 @@
 #include "core/rebuild.h"
 #include "core/reconcile.h"
 #include "core/request.h"
+#include "core/sandbox_network.h"
 #include "core/secrets.h"
 
 #define TICK (60 * USEC_PER_SEC)
@@ -439,6 +440,7 @@ Manager *manager_free(Manager *m) {
                 (void) instance_free(m->instances.first);
         command_link_free(m);
         border_link_free(m);
+        sandbox_network_done(m);
         requests_forget(m);
         m->bus = event_bus_free(m->bus);
         sd_event_source_disable_unref(m->watch_network);

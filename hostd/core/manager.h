@@ -43,6 +43,7 @@ typedef struct Manager {
         TemplateRegistry *templates;
         struct BorderLink *border; // NULL in tests
         struct BuildWire *builds;
+        struct SandboxNetworks *sandbox_networks; // NULL: there was none yet
         struct CommandManager *commands;
         EventBus *bus;
         InstanceList instances;
