@@ -339,6 +339,32 @@ def case_grant():
     reset_views()
 
 
+def case_sandbox():
+    """A wire whose list is its profile's within its instance's."""
+    profile = dict(slot=0x800, within=1, instance="a", policies=[dict(name="box", first=0, rules=[rule("deny evil.example.org"), rule("allow *.example.org 443", 1)])])
+    box = dict(slot(number=2), slot=0x1002, profile=0x800, sandbox="sb1", instance="a", destinations=3)
+    del box["policies"]
+    own = ("allow good.example.org 443", "allow other.example.org 443", "allow evil.example.org 443")
+    get = lambda name, ns="other": curl("https://" + name + "/hello", resolve={name: GOOD}, ns=ns)
+    since = mark()[1]
+    check("views of a sandbox are applied", hostd.views(dict(slot(*own), destinations=3), profile, box) == 0)
+    check("what both lists allow", get("good.example.org")[0] == 0)
+    check("what its instance lacks", get("h2.example.org")[0] != 0)
+    r = records.find(since, slot=0x1002, verdict="deny", name="h2.example.org")
+    check("its record says whose rules", r and "no rule of its instance allows it" in r["reason"], r)
+    check("what it lacks itself", get("evil.example.org")[0] != 0 and get("evil.example.org", "client")[0] == 0)
+    check("its allow is recorded by its own rule", records.find(since, slot=0x1002, verdict="allow", name="good.example.org", policy="box", rule=2), records.all[since:])
+    stream = websocket(tls("other.example.org", ns="other"), "other.example.org")
+    check("a third destination of three", echoes(stream))
+    hostd.views(dict(slot("allow *.example.org 443"), destinations=3), profile, box, whole=False)
+    check("a fourth is refused: the instance's count is for both", get("ports.example.org")[0] != 0 and get("ports.example.org", "client")[0] != 0 and get("good.example.org")[0] == 0)
+    hostd.views(slot("allow good.example.org 443"), box, whole=False)
+    check("a stream that its instance may not have any more is cut", closed(stream, 2))
+    hostd.views(whole=False, gone=(1,))
+    check("without its instance it has nothing", get("good.example.org")[0] != 0)
+    reset_views()
+
+
 def case_destinations():
     rules = ("allow good.example.org 443", "allow other.example.org 443", "allow h2.example.org 443", f"allow {WEB2}/32 443")
     get = lambda name: curl("https://" + name + "/hello", resolve={name: GOOD})

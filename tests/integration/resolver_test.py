@@ -515,6 +515,32 @@ def test_inserts(hostd):
     check(ask(1, "ssh3.example").rcode == REFUSED, "a new hostd's views hold")
 
 
+def test_sandbox(hostd, records):
+    """A wire whose list is its profile's within its instance's: each list has its say, and its own map of the kernel's."""
+    box = [rule("denied.example", "deny", "any"), rule("ssh.example", ports="22,443", ident=5), rule("plain.example", ports="443", ident=6), rule("good.example.org", ports="443", ident=8)]
+    outer = [rule("ssh.example", ports="22", ident=7), rule("plain.example", ports="443", ident=3), rule("shared.example", ports="443", ident=4)]
+    profile = {"slot": 0x800, "within": 1, "instance": "i1", "policies": [{"name": "box", "first": 0, "rules": [dict(r, origin=i) for i, r in enumerate(box)]}]}
+    wire = dict(slot(2, []), slot=0x1002, profile=0x800, sandbox="sb1", instance="i1")
+    del wire["policies"]
+    hostd.inserts.clear()
+    check(hostd.views([slot(1, outer), profile, wire], whole=False, gone=[2]) == 0, "a sandbox's view is applied")
+    check(ask(2, "plain.example").addresses() == ["20.0.0.1"], "what both lists allow is answered")
+    m = ask(2, "good.example.org")
+    check(m.rcode == REFUSED and "of its instance" in m.ede[1], "what its instance lacks is not (%s)" % (m.ede,))
+    m = ask(2, "shared.example")
+    check(m.rcode == REFUSED and "of its instance" not in m.ede[1], "nor what it lacks itself (%s)" % (m.ede,))
+    check(ask(1, "shared.example").addresses() == ["20.0.0.5"], "its instance has its own")
+    check(ask(2, "ssh.example").addresses() == ["20.0.0.22", "20.0.0.23"] and sorted(i[:3] for i in hostd.inserts) ==
+          sorted((n, i, "20.0.0.%d" % a) for n, i in ((0x800, 5), (1, 7)) for a in (22, 23)), "addresses are put in for both lists (%s)" % hostd.inserts)
+    check(records.find(name="plain.example", verdict="allow", slot=0x1002) and records.find(name="good.example.org", verdict="deny", slot=0x1002), "and is recorded as the sandbox's")
+    hostd.views([slot(1, outer[:1])], whole=False)
+    check(ask(2, "plain.example").rcode == REFUSED, "what its instance loses it loses at once")
+    hostd.views([], whole=False, gone=[1])
+    check(ask(2, "ssh.example").rcode == REFUSED, "without its instance it has nothing")
+    hostd.views(first())
+    check(ask(2, "shared.example").addresses() == ["20.0.0.5"], "the wire is another's now")
+
+
 def test_limits(hostd, up, records):
     hostd.views([slot(2, allow("shared.example", "plain.example", "*.tunnel.example"), rate=20, burst=40, names=10)], whole=False)
     records.all.clear()
@@ -791,6 +817,7 @@ def main():
     test_proxy(hostd, wire)
     test_upstreams(program, hostd, up, second)
     test_inserts(hostd)
+    test_sandbox(hostd, records)
     test_limits(hostd, up, records)
     test_flood(hostd)
     test_tcp()
