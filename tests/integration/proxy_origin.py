@@ -114,6 +114,9 @@ class Server(socketserver.ThreadingTCPServer):
             if self.tls:
                 request = self.tls.wrap_socket(request, server_side=True)
             Handler(request, client, self)
+            if self.tls:  # clients of today take an end without TLS's own word for it as an attack
+                request.settimeout(2)
+                request.unwrap()
         except (OSError, ssl.SSLError, ValueError) as e:
             log("failed", address, port, type(e).__name__)
         finally:

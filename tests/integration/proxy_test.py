@@ -467,14 +467,20 @@ def case_meters():
 
 def hold(n):
     """That many connections which say half of something; those that are refused at once are left out."""
-    held = []
-    for _ in range(n):
-        try:
-            s = connect(EVIL, 443)
-            s.sendall(hello("good.example.org")[:20])
-            held.append(s)
-        except OSError:
-            pass
+    held, half = [], hello("good.example.org")[:20]
+
+    def there():  # all in one thread: the first must not be over before the last is there
+        in_ns("client")
+        for _ in range(n):
+            try:
+                s = socket.create_connection((EVIL, 443), 10 * SLOW)
+                s.sendall(half)
+                held.append(s)
+            except OSError:
+                pass
+    t = threading.Thread(target=there)
+    t.start()
+    t.join()
     return held
 
 
