@@ -33,6 +33,7 @@ static const Param params_none[] = {END};
 static const Param params_name[] = {NAME_PARAM, END};
 static const Param params_object[] = {FORMAT_PARAM, END};
 static const Param params_named_object[] = {NAME_PARAM, FORMAT_PARAM, END};
+static const Param params_instance_list[] = {NAME_PARAM, FORMAT_PARAMS, END};
 static const Param params_names[] = {NAMES_PARAM, END};
 
 static const Param params_create[] = {
@@ -495,6 +496,9 @@ static const Column columns_secret[] = {
         {"secret", "SECRET"}, {"version", "VERSION", .type = PARAM_INT}, {"created", "CREATED"}, {"rotated", "ROTATED"}, {"grants", "GRANTS", .type = PARAM_INT}, {"ends", "ENDS"},
         {"command", "COMMAND", true}, {"user", "USER", true}, {NULL},
 };
+static const Column columns_package[] = {
+        {"user", "USER"}, {"client", "CLIENT"}, {"setting", "SETTING"}, {"claim", "CLAIM"}, {"by", "BY"}, {NULL},
+};
 static const Column columns_grant[] = {
         {"id", "ID"}, {"secret", "SECRET"}, {"name", "INSTANCE"}, {"host", "HOST"}, {"port", "PORT", .type = PARAM_INT}, {"place", "PLACE"}, {"field", "FIELD"},
         {"until", "UNTIL"}, {"state", "STATE"}, {"placeholder", "PLACEHOLDER"}, {"owner", "OWNER", true, PARAM_INT}, {"inject", "INJECT", true, PARAM_BOOL}, {"word", "WORD", true}, {"login", "LOGIN", true},
@@ -604,6 +608,9 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "Reply: {of, action, text, by}; of says whose policies were asked, an instance's if there is one of that name; by is {policy, index, rule}, or the word default. A name is judged by rules with names only, and an address by rules with addresses only; a connection by name that the proxy carries meets both, in order."},
         [METHOD_NETWORK_SHOW] = {"io.hostd.Network.Show", "network show", VIEW, SPECIAL, 0, params_named_object, .doc = "Show addresses, counters and rules of an instance",
                 .manual = "Reply: {name, state, interface, ipv4, ipv6, policies, cut, counters, rules}; rules is the text of what is in force."},
+        [METHOD_NETWORK_PACKAGES] = {"io.hostd.Network.Packages", "network packages", OPERATE, MUTATES | SPECIAL, 1, params_instance_list, "packages", columns_package,
+                "Say whether package clients in an instance would keep to its package policy",
+                .manual = "For root and for the agent's user, by the configuration files that the clients document and the files in which sessions find variables. CLAIM is the guest's word: kept, overridden, missing (hostd's file is gone, or says something else), unreadable, not installed, no setting (the client has none), not asked for (the instance's policy does not want it). BY is the file that decides. Projects' own files, options and variables of running programs are not looked at. Reply: {lock_only, no_scripts}; the descriptor is the writing end of a pipe that gets the rows."},
         [METHOD_NETWORK_CUT] = {"io.hostd.Network.Cut", "network cut", OPERATE, MUTATES, 0, params_names, .doc = "Stop all traffic of an instance, established connections too",
                 .manual = "It stays so until restore, also when the instance, hostd or the host is started again. Commands and files go on: they do not use the network."},
         [METHOD_NETWORK_RESTORE] = {"io.hostd.Network.Restore", "network restore", OPERATE, MUTATES, 0, params_names, .doc = "Give an instance its network back",

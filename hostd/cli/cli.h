@@ -53,6 +53,7 @@ int command_sandbox_create(Cli *cli, Args *args);
 int command_diff(Cli *cli, Args *args);
 int command_flows(Cli *cli, Args *args);
 int command_why(Cli *cli, Args *args);
+int command_packages(Cli *cli, Args *args);
 int command_template_build(Cli *cli, Args *args);
 int command_template_import(Cli *cli, Args *args);
 int command_secret_value(Cli *cli, Args *args);

@@ -19,6 +19,7 @@ void command_record_exit(CommandRecord *record, int wait_status) {
 }
 
 static const char *const command_file_words[_GUEST_VERB_MAX] = {
+        [GUEST_PACKAGES] = "look at",
         [GUEST_WRITE] = "write", [GUEST_READ] = "read", [GUEST_LIST] = "list", [GUEST_REMOVE] = "remove",
         [GUEST_STAT] = "look at", [GUEST_SEARCH] = "search", [GUEST_REPLACE] = "replace text in", [GUEST_MOVE] = "move",
         [GUEST_MKDIR] = "make", [GUEST_CHMOD] = "change the mode of", [GUEST_CHOWN] = "give away", [GUEST_WATCH] = "watch",

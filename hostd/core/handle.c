@@ -64,6 +64,7 @@ const RequestHandler request_handlers[_METHOD_MAX] = {
         [METHOD_POLICY_DELETE] = handle_policy_delete,
         [METHOD_POLICY_EXPLAIN] = handle_policy_explain,
         [METHOD_NETWORK_SHOW] = handle_network_show,
+        [METHOD_NETWORK_PACKAGES] = handle_network_packages,
         [METHOD_NETWORK_CUT] = handle_network_cut,
         [METHOD_NETWORK_RESTORE] = handle_network_restore,
         [METHOD_NETWORK_EXPOSE] = handle_expose,

@@ -77,6 +77,7 @@ void handle_policy_set(Request *request);
 void handle_policy_delete(Request *request);
 void handle_policy_explain(Request *request);
 void handle_network_show(Request *request);
+void handle_network_packages(Request *request);
 void handle_network_cut(Request *request);
 void handle_network_restore(Request *request);
 void handle_expose(Request *request);

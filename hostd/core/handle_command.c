@@ -183,7 +183,7 @@ static int enter(Request *request, const Place *place, const Entering *how, Erro
                         .mode = (mode_t) request_int(request, "mode", 0),
                         .user = request_string(request, "user") ?: place->user,
                         .cwd = request_string(request, "cwd") ?: place->cwd,
-                        .path = request_string(request, "path"),
+                        .path = request_string(request, "path") ?: how->path,
                         .argv = argv,
                         .env = env,
                         .held = true,

@@ -24,6 +24,7 @@ static const char *const words_replace[] = {"old", "new", NULL};
 #define UNCHANGED "what was there before is unchanged"
 
 static const Entering file_ways[_GUEST_VERB_MAX] = {
+        [GUEST_PACKAGES] = {GUEST_PACKAGES, .done = file_done, .options = words_none, .path = "/", .timeout = FILE_SHORT},
         [GUEST_WRITE] = {GUEST_WRITE, .done = file_done, .stream_is_input = true, .options = words_owner, .unchanged = UNCHANGED},
         [GUEST_READ] = {GUEST_READ, .done = file_done, .options = words_read},
         [GUEST_LIST] = {GUEST_LIST, .done = file_done, .options = words_list},
@@ -78,8 +79,12 @@ static FileReason file_reason(int errnum) {
         return (FileReason) {errnum, error_code_from_errno(errnum), strerror(errnum)};
 }
 
+static const char *file_subject(const Request *request) {
+        return request_string(request, "path") ?: "the settings of package clients";
+}
+
 static int file_error(const Request *request, const CommandRecord *record, Error *err) {
-        const char *path = request_string(request, "path"), *unchanged = file_way(request->verb)->unchanged;
+        const char *path = file_subject(request), *unchanged = file_way(request->verb)->unchanged;
         bool full = record->errnum == ENOSPC || record->errnum == EDQUOT || record->errnum == EFBIG;
         FileReason reason = file_reason(record->errnum);
 
@@ -99,7 +104,7 @@ static void file_done(Command *command, const CommandRecord *record, void *userd
         (void) json_object_set_new(request->detail, "record", command_record_json(record));
         request->command = NULL;
         if (record->timed_out)
-                request_failf(request, ERR_TIMEOUT, "%s in %s: it did not end in time", request_string(request, "path"), request->target);
+                request_failf(request, ERR_TIMEOUT, "%s in %s: it did not end in time", file_subject(request), request->target);
         else if (record->message || record->exit != 0 || record->signal != 0) {
                 Error err = ERROR_NULL;
                 int r = file_error(request, record, &err);

@@ -11,6 +11,7 @@ typedef struct Entering {
         CommandDoneFn done;
         bool stream_is_input;
         const char *const *options; // parameters that the helper gets as KEY=VALUE words; NULL: its words are the command
+        const char *path;           // when the caller gives none; NULL: it has to, or there is none
         usec_t timeout;             // when the caller gives none; 0: none
         const char *unchanged;      // what is true of what was there before when it failed; NULL: nothing can be promised
 } Entering;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Handlers, network: an instance's wire, cut and given back, and the ports of the host that lead to it.
 #include "core/expose.h"
-#include "core/handle.h"
+#include "core/handle_file.h"
 
 #include <netinet/in.h>
 #include <string.h>
@@ -24,6 +24,17 @@ void handle_network_cut(Request *request) {
 
 void handle_network_restore(Request *request) {
         cut(request, false);
+}
+
+// What was asked for goes beside what the guest says that clients would do.
+void handle_network_packages(Request *request) {
+        const Instance *instance = request_instance(request);
+        const InstanceConfig *config = instance ? instance->config : NULL;
+
+        if (!instance)
+                return;
+        request_reply(request, json_pack("{s:b, s:b}", "lock_only", config && config->package_lock_only, "no_scripts", config && config->package_no_scripts));
+        request_enter(request, GUEST_PACKAGES);
 }
 
 static uint8_t protocol_of(const Request *request) {

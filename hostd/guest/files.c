@@ -12,6 +12,7 @@
 #include "base/io.h"
 #include "guest/deliver.h"
 #include "guest/files_internal.h"
+#include "guest/packages_check.h"
 #include "guest/tree.h"
 
 #define FILES_BUFFER (256 * 1024)
@@ -259,6 +260,7 @@ static int (*const files_table[_GUEST_VERB_MAX])(const Request *request, Error *
         [GUEST_WATCH] = files_watch,
         [GUEST_DELIVER] = deliver_run,
         [GUEST_ADOPT] = deliver_adopt,
+        [GUEST_PACKAGES] = packages_run,
 };
 
 int files_run(const Request *request, Error *err) {

@@ -51,6 +51,7 @@ typedef enum GuestVerb { // what an EXEC starts; of a file verb, argv are KEY=VA
         GUEST_REMOVE, // path
         GUEST_DELIVER, // fd 0 -> what the instance has of hostd's, whole (GuestFile); path is for sentences only
         GUEST_ADOPT,   // the guest's own programs take up what was delivered: slow
+        GUEST_PACKAGES, // what package clients would use of the package policy -> GuestPackage, one after the other, on fd 1
         GUEST_STAT,    // what path is -> list on fd 1 (guest/tree.h), as for the next
         GUEST_SEARCH,  // below path; words: pattern, max
         GUEST_REPLACE, // in path; words: old, new
@@ -115,6 +116,25 @@ typedef struct GuestFile {
         uint32_t size, uid;
         char name[36]; // [a-z0-9-]{1,32}, zeros behind
 } GuestFile;
+
+// What GUEST_PACKAGES writes: for root and for the agent's user, each setting of each client. A claim of the guest's; texts end with a zero.
+#define GUEST_PACKAGE_MAGIC 0x68736767u
+
+typedef enum GuestPackageClaim {
+        GUEST_PACKAGE_KEPT,
+        GUEST_PACKAGE_NO_SETTING, // the client has none
+        GUEST_PACKAGE_NOT_INSTALLED,
+        GUEST_PACKAGE_MISSING,    // the file does not have it
+        GUEST_PACKAGE_UNREADABLE, // the file cannot be read
+        GUEST_PACKAGE_OVERRIDDEN, // by the file
+        _GUEST_PACKAGE_CLAIM_MAX,
+} GuestPackageClaim;
+
+typedef struct GuestPackage {
+        uint32_t magic, flag, claim; // flag: GUEST_PACKAGES_…, 0 without a setting
+        char user[36], client[16], setting[32];
+        char file[256];
+} GuestPackage;
 
 #define GUEST_TO_TEXT 256
 #define GUEST_REASON_TEXT 208 // VALID_REASON has at most 200 bytes

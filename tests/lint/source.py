@@ -34,7 +34,7 @@ LAYERS = {
     "hostd/instance": ("base", "instance", "guest/proto.h", "guest/tree.h", "redact/proto.h"),
     "hostd/guest": ("base", "guest"),
     "hostd/build": ("base", "build"),
-    "hostd/cli": ("base", "wire", "api", "cli", "guest/tree.h", "guest/tree_list.h", "guest/tree_tar.h"),
+    "hostd/cli": ("base", "wire", "api", "cli", "guest/proto.h", "guest/tree.h", "guest/tree_list.h", "guest/tree_tar.h"),
 }
 
 SPDX = "SPDX-License-Identifier: GPL-2.0-or-later"

@@ -200,8 +200,22 @@ check "and takes the rule" hostctl set pt-a policies=pt-mirrors
 hostctl set pt-a policies=pt-p >/dev/null
 check "a package policy" hostctl set pt-a package_no_scripts=true package_lock_only=true
 check "is settings of its clients inside" wait_for 20 hostctl exec pt-a -- sh -c 'grep -qx ignore-scripts=true /etc/npmrc && grep -q require-hashes /etc/xdg/pip/pip.conf'
+# What the instance says of it. A client is there when its program is.
+ex pt-a -- sh -c 'for p in npm pip3; do command -v $p >/dev/null || { : >/usr/local/bin/$p && chmod 755 /usr/local/bin/$p; }; done'
+claims() { hostctl network packages pt-a -f csv | tr -d '\r'; } # user,client,setting,claim,by
+check "it says that they are kept" sh -c "hostctl network packages pt-a -f csv | tr -d '\r' | grep -qx root,npm,ignore-scripts,kept,/etc/npmrc"
+check_is "for root and the agent's user" "agent,pip,only-binary,kept,/etc/xdg/pip/pip.conf root,pip,only-binary,kept,/etc/xdg/pip/pip.conf" sh -c "hostctl network packages pt-a -f csv | tr -d '\r' | grep ,only-binary, | sort | paste -sd' '"
+ex -u agent pt-a -- sh -c 'echo ignore-scripts=false >~/.npmrc'
+check_status "one that the agent has overridden" 0 'agent,npm,ignore-scripts,overridden,/home/agent/.npmrc' claims
+check_status "is so for him alone" 0 'root,npm,ignore-scripts,kept' claims
+ex pt-a -- sh -c 'rm -f /etc/npmrc; mkfifo /root/.npmrc'
+check_status "no pipe is waited for" 0 'root,npm,ignore-scripts,unreadable,/root/.npmrc' claims
+ex pt-a -- rm -f /root/.npmrc
+check_status "and one that root has removed" 0 'root,npm,ignore-scripts,missing,/etc/npmrc' claims
+check_status "apt has no such setting" 0 'root,apt,,no setting,' claims
 check "a part of it is taken back" hostctl unset pt-a package_no_scripts
 check "and gone inside" wait_for 20 hostctl exec pt-a -- sh -c '! ls /etc/npmrc && ! grep only-binary /etc/xdg/pip/pip.conf'
+check_status "what nobody asked for is not judged" 0 'agent,npm,ignore-scripts,not asked for,' claims
 check "all of it is taken back" hostctl unset pt-a package_lock_only
 check "and gone" wait_for 20 hostctl exec pt-a -- sh -c '! ls /etc/xdg/pip/pip.conf'
 check "policy explain: allowed" sh -c "hostctl policy explain pt-a 198.51.100.7:443 | grep -qi allow"

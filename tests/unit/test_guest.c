@@ -14,6 +14,7 @@
 #include "core/guest.h"
 #include "guest/deliver.h"
 #include "guest/packages.h"
+#include "guest/packages_check.h"
 #include "guest/denied.h"
 #include "guest/login.h"
 
@@ -374,6 +375,112 @@ static void test_packages(void **state) {
         assert_int_equal(io_remove_tree(AT_FDCWD, dir), 0);
 }
 
+// What a client would make of a text.
+static void test_packages_texts(void **state) {
+        static const struct {
+                const char *client, *setting, *text;
+                PackagesFound found;
+                bool profile;
+        } cases[] = {
+                {"npm", "ignore-scripts", "", PACKAGES_FOUND_NOTHING, false},
+                {"npm", "ignore-scripts", "ignore-scripts=true", PACKAGES_FOUND_SAME, false},
+                {"npm", "ignore-scripts", " ignore_scripts = \"true\" \r\n", PACKAGES_FOUND_SAME, false},
+                {"npm", "ignore-scripts", "ignore-scripts\n", PACKAGES_FOUND_SAME, false},
+                {"npm", "ignore-scripts", "ignore-scripts=\n", PACKAGES_FOUND_OTHER, false},
+                {"npm", "ignore-scripts", "ignore-scripts=true\nignore-scripts=false\n", PACKAGES_FOUND_OTHER, false},
+                {"npm", "ignore-scripts", "ignore-scripts=false\nignore-scripts=true\n", PACKAGES_FOUND_SAME, false},
+                {"npm", "ignore-scripts", "#ignore-scripts=false\n; ignore-scripts=false\nregistry=x\n", PACKAGES_FOUND_NOTHING, false},
+                {"npm", "ignore-scripts", "globalconfig=/tmp/x\n", PACKAGES_FOUND_OTHER, false},
+                {"npm", "ignore-scripts", "//host/:_authToken=ignore-scripts=false\n", PACKAGES_FOUND_NOTHING, false},
+                {"pip", "require-hashes", "[global]\nrequire-hashes = no\n", PACKAGES_FOUND_NOTHING, false}, // a command's own section goes before it
+                {"pip", "require-hashes", "[install]\nrequire_hashes: no\n", PACKAGES_FOUND_OTHER, false},
+                {"pip", "require-hashes", "[Install]\nrequire-hashes = True\n[download]\nrequire-hashes = no\n", PACKAGES_FOUND_SAME, false},
+                {"pip", "require-hashes", "require-hashes = no\n", PACKAGES_FOUND_NOTHING, false},
+                {"pip", "only-binary", "[install]\nno-binary =\n  one\n", PACKAGES_FOUND_OTHER, false},
+                {"pip", "only-binary", "[install]\nonly-binary = one\n", PACKAGES_FOUND_OTHER, false},
+                {"pip", "only-binary", "[install]\nonly-binary = :all:\n", PACKAGES_FOUND_SAME, false},
+                {"npm", "ignore-scripts", "export npm_config_ignore_scripts=false\n", PACKAGES_FOUND_OTHER, true},
+                {"npm", "ignore-scripts", "NPM_CONFIG_IGNORE_SCRIPTS='true'; export X\n", PACKAGES_FOUND_SAME, true},
+                {"npm", "ignore-scripts", "npm_config_ignore_scripts=\n", PACKAGES_FOUND_NOTHING, true},
+                {"npm", "ignore-scripts", "# export npm_config_ignore_scripts=false\necho npm_config_ignore_scripts\n", PACKAGES_FOUND_NOTHING, true},
+                {"npm", "ignore-scripts", "my_npm_config_ignore_scripts=false\nnpm_config_ignore_scripts_=false\n", PACKAGES_FOUND_NOTHING, true},
+                {"npm", "ignore-scripts", "set -gx npm_config_ignore_scripts false\n", PACKAGES_FOUND_OTHER, true},
+                {"npm", "ignore-scripts", "A=1 npm_config_userconfig=/tmp/x B=2\n", PACKAGES_FOUND_OTHER, true},
+                {"pip", "require-hashes", "PIP_CONFIG_FILE=/dev/null\n", PACKAGES_FOUND_OTHER, true},
+                {"pip", "require-hashes", "PIP_NO_BINARY=:all:\n", PACKAGES_FOUND_NOTHING, true},
+                {"pip", "only-binary", "  export PIP_NO_BINARY=:all:\n", PACKAGES_FOUND_OTHER, true},
+                {"pip", "only-binary", "PIP_ONLY_BINARY=:none:\nPIP_ONLY_BINARY=:all:\n", PACKAGES_FOUND_SAME, true},
+        };
+
+        assert_null(packages_setting("npm", "x"));
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                const PackagesSetting *s = packages_setting(cases[i].client, cases[i].setting);
+                assert_non_null(s);
+                PackagesFound found = (cases[i].profile ? packages_found_in_profile : packages_found_in_file)(s, cases[i].text);
+                if (found != cases[i].found)
+                        fail_msg("%s %s: %d, not %d, in\n%s", cases[i].client, cases[i].setting, found, cases[i].found, cases[i].text);
+        }
+}
+
+static int say_row(const GuestPackage *row, void *userdata) {
+        assert_int_equal(row->magic, GUEST_PACKAGE_MAGIC);
+        assert_string_equal(row->user, "agent");
+        fprintf(userdata, "%s %s %u %s\n", row->client, row->setting, row->claim, row->file);
+        return 0;
+}
+
+static void claims_are(int root, const char *npm, const char *hashes, const char *binary) {
+        _cleanup_free_ char *said = NULL, *wanted = NULL;
+        size_t size;
+        FILE *f = open_memstream(&said, &size);
+
+        assert_int_equal(packages_check(root, "agent", "/home/agent", say_row, f), 0);
+        assert_int_equal(fclose(f), 0);
+        assert_true(asprintf(&wanted, "npm ignore-scripts %s\npip require-hashes %s\npip only-binary %s\napt  %d \ncargo  %d \ngo  %d \n", npm, hashes, binary, GUEST_PACKAGE_NO_SETTING,
+                             GUEST_PACKAGE_NOT_INSTALLED, GUEST_PACKAGE_NOT_INSTALLED) > 0);
+        assert_string_equal(said, wanted);
+}
+
+static void put_file(int root, const char *folder, const char *name, const char *text) {
+        _cleanup_close_ int dir = -EBADF;
+
+        assert_int_equal(io_mkdir_p(root, folder, 0755), 0);
+        dir = openat(root, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(io_write_atomic(dir, name, text, strlen(text), 0755), 0);
+}
+
+#define IN_PIP "0 /etc/xdg/pip/pip.conf"
+
+// Which file decides, for clients that are there.
+static void test_packages_check(void **state) {
+        char dir[] = "/tmp/hostd-test-packages.XXXXXX";
+        _cleanup_close_ int root = -EBADF;
+
+        assert_non_null(mkdtemp(dir));
+        root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        put_file(root, "usr/bin", "apt-get", "");
+        claims_are(root, "2 ", "2 ", "2 "); // not installed
+        put_file(root, "home/agent/.local/bin", "npm", "");
+        put_file(root, "usr/bin", "pip3", "");
+        claims_are(root, "3 /etc/npmrc", "3 /etc/xdg/pip/pip.conf", "3 /etc/xdg/pip/pip.conf"); // missing
+        assert_int_equal(packages_apply(root, GUEST_PACKAGES_LOCKED | GUEST_PACKAGES_NO_SCRIPTS, NULL), 0);
+        claims_are(root, "0 /etc/npmrc", IN_PIP, IN_PIP);
+        put_file(root, "home/agent", ".npmrc", "ignore-scripts=false\n");
+        put_file(root, "home/agent/.config/pip", "pip.conf", "[install]\nno-binary = one\n");
+        claims_are(root, "5 /home/agent/.npmrc", IN_PIP, "5 /home/agent/.config/pip/pip.conf");
+        put_file(root, "etc/profile.d", "a.sh", "export npm_config_ignore_scripts=false\nexport PIP_CONFIG_FILE=/x\n");
+        put_file(root, "etc/profile.d", "b.sh", "export npm_config_ignore_scripts=true\n");
+        claims_are(root, "0 /etc/profile.d/b.sh", "5 /etc/profile.d/a.sh", "5 /etc/profile.d/a.sh");
+        assert_int_equal(io_remove_tree(root, "etc/profile.d"), 0);
+        put_file(root, "usr/local/etc", "npmrc", "registry=x\n"); // somebody else's, and nothing of it in there
+        put_file(root, "home/agent", ".npmrc", "");
+        claims_are(root, "3 /usr/local/etc/npmrc", IN_PIP, "5 /home/agent/.config/pip/pip.conf");
+        assert_int_equal(unlinkat(root, "home/agent/.npmrc", 0), 0);
+        assert_int_equal(mkfifoat(root, "home/agent/.npmrc", 0644), 0); // nobody waits for it
+        claims_are(root, "4 /home/agent/.npmrc", IN_PIP, "5 /home/agent/.config/pip/pip.conf");
+        assert_int_equal(io_remove_tree(AT_FDCWD, dir), 0);
+}
+
 static void test_quote(void **state) {
         static const char *const words[] = {"", "plain", "it's", "''", "$(id) `id` $HOME", "a\nb", "\\", "\"", "*", "!x", "-n", "\xc3\xa4", ";|&<>"};
 
@@ -490,6 +597,7 @@ int main(void) {
                 cmocka_unit_test(test_deliver_check), cmocka_unit_test(test_deliver_authority), cmocka_unit_test(test_packages), cmocka_unit_test(test_denied), cmocka_unit_test(test_decode),     cmocka_unit_test(test_group_id), cmocka_unit_test(test_request), cmocka_unit_test(test_passwd),
                 cmocka_unit_test(test_subids), cmocka_unit_test(test_group),      cmocka_unit_test(test_user_files), cmocka_unit_test(test_env),
                 cmocka_unit_test(test_quote),      cmocka_unit_test(test_login_argv), cmocka_unit_test(test_names),
+                cmocka_unit_test(test_packages_texts), cmocka_unit_test(test_packages_check),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
