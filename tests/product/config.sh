@@ -201,7 +201,7 @@ hostctl set pt-a policies=pt-p >/dev/null
 check "a package policy" hostctl set pt-a package_no_scripts=true package_lock_only=true
 check "is settings of its clients inside" wait_for 20 hostctl exec pt-a -- sh -c 'grep -qx ignore-scripts=true /etc/npmrc && grep -q require-hashes /etc/xdg/pip/pip.conf'
 # What the instance says of it. A client is there when its program is.
-ex pt-a -- sh -c 'for p in npm pip3; do command -v $p >/dev/null || { : >/usr/local/bin/$p && chmod 755 /usr/local/bin/$p; }; done'
+ex pt-a -- sh -c 'mkdir -p /usr/local/bin; for p in npm pip3; do command -v $p >/dev/null || { : >/usr/local/bin/$p && chmod 755 /usr/local/bin/$p; }; done'
 claims() { hostctl network packages pt-a -f csv | tr -d '\r'; } # user,client,setting,claim,by
 check "it says that they are kept" sh -c "hostctl network packages pt-a -f csv | tr -d '\r' | grep -qx root,npm,ignore-scripts,kept,/etc/npmrc"
 check_is "for root and the agent's user" "agent,pip,only-binary,kept,/etc/xdg/pip/pip.conf root,pip,only-binary,kept,/etc/xdg/pip/pip.conf" sh -c "hostctl network packages pt-a -f csv | tr -d '\r' | grep ,only-binary, | sort | paste -sd' '"
