@@ -21,11 +21,13 @@ static const char *const choices_exposed[] = {"tcp", "udp", NULL};
 #define FORMAT_PARAM {"format", 'f', PARAM_STRING, PARAM_LOCAL, VALID_NAME, .meta = "FORMAT", .doc = "table or json", .choices = choices_object}
 #define SETTINGS_PARAM \
         {"settings", 's', PARAM_PAIRS, 0, VALID_LABEL_VALUE, .meta = "KEY=VALUE", .doc = "a setting of hostd-instance.conf(5); may be repeated"}
-#define COMMAND_PARAMS \
+#define ENTER_PARAMS \
         {"user", 'u', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "user inside the instance (default root)"}, \
         {"cwd", 'w', PARAM_STRING, 0, VALID_PATH, .meta = "DIR", .doc = "working directory (default the user's home)"}, \
         {"env", 'e', PARAM_PAIRS, 0, VALID_ARGUMENT, .meta = "NAME=VALUE", .doc = "environment variable; may be repeated"}, \
-        {"timeout", 't', PARAM_SPAN, 0, .meta = "SPAN", .doc = "kill the command after this time"}, \
+        {"timeout", 't', PARAM_SPAN, 0, .meta = "SPAN", .doc = "kill the command after this time"}
+#define COMMAND_PARAMS \
+        ENTER_PARAMS, \
         {"tty", 'T', PARAM_BOOL, 0, .doc = "the descriptors are one pty; the command gets a terminal of its own that is joined to it"}
 #define END {NULL}
 
@@ -115,6 +117,21 @@ static const Param params_exec[] = {
         {"command", 0, PARAM_STRINGS, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_REST, VALID_ARGUMENT, .meta = "COMMAND", .doc = "program and arguments"},
         COMMAND_PARAMS,
         {"login", 0, PARAM_BOOL, 0, .doc = "enter through the guest's PAM session"},
+        {"detach", 'd', PARAM_BOOL, PARAM_LOCAL, .doc = "in the background: prints its id and does not wait (command start)"},
+        END,
+};
+static const Param params_start_command[] = {
+        NAME_PARAM,
+        {"command", 0, PARAM_STRINGS, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_REST, VALID_ARGUMENT, .meta = "COMMAND", .doc = "program and arguments"},
+        ENTER_PARAMS,
+        {"keep", 'k', PARAM_SIZE, 0, .min = 131072, .max = 67108864, .meta = "SIZE", .doc = "how much of its output may be kept, 128KiB to 64MiB (default 8MiB)"},
+        END,
+};
+static const Param params_logs[] = {
+        NAME_PARAM,
+        {"id", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_ID, .meta = "ID", .doc = "the command"},
+        {"follow", 'f', PARAM_BOOL, 0, .doc = "go on with what it is still to write, until it ends"},
+        {"offset", 'o', PARAM_INT, 0, .meta = "N", .doc = "leave out the first N bytes that it wrote"},
         END,
 };
 static const Param params_shell[] = {NAME_PARAM, COMMAND_PARAMS, END};
@@ -436,6 +453,10 @@ static const Column columns_instance[] = {
         {"cpu_used", "CPU-TIME", true, PARAM_SPAN}, {"disk_used", "DISK-USED", true, PARAM_SIZE}, {"labels", "LABELS", true},
         {"pid", "PID", true, PARAM_INT}, {NULL},
 };
+static const Column columns_kept[] = {
+        {"id", "ID"}, {"name", "INSTANCE"}, {"user", "USER"}, {"command", "COMMAND"}, {"started", "STARTED"}, {"state", "STATE"}, {"exit", "EXIT"},
+        {"ended", "ENDED", true}, {"caller", "CALLER", true}, {NULL},
+};
 static const Column columns_command[] = {
         {"id", "ID"}, {"name", "INSTANCE"}, {"user", "USER"}, {"command", "COMMAND"}, {"started", "STARTED"}, {"caller", "CALLER"},
         {"pid", "PID", true, PARAM_INT}, {NULL},
@@ -544,8 +565,13 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "The first word after NAME ends the options. With standard input and output on a terminal, or with --tty, the command gets a pty; otherwise three pipes. Once EXTPROC is set on the caller's pty, TIOCSIG with SIGQUIT says that its input has ended. Exit status: the command's own; 128+N for signal N; 124 when its time was over; 126 or 127 when it could not be run; 125 when hostctl or hostd failed. Answers: {id}, then the record {exit, signal, oom, timed_out, cpu_usec, memory_peak, stage, message, redacted}; redacted counts the values of secrets that were replaced in the output."},
         [METHOD_COMMAND_SHELL] = {"io.hostd.Command.Shell", "shell", OPERATE, MUTATES | MORE | SPECIAL, 3, params_shell, .doc = "Open a login shell in an instance",
                 .manual = "A login shell with a pty, through PAM; root unless --user says otherwise. Answers as Exec."},
+        [METHOD_COMMAND_START] = {"io.hostd.Command.Start", "command start", OPERATE, MUTATES | SPECIAL, 0, params_start_command, .doc = "Run a command in the background",
+                .manual = "It has no input, and needs no client: it goes on until it ends, its time is over or the instance stops, also through a restart of hostd. The answer, {id}, comes when it runs. What it writes is kept: the begin and the end of it, up to keep; what does not fit is dropped and counted, and never makes it wait. Values of secrets that the instance has grants of are replaced. The output is there until that of later commands needs the room (64 MiB for an instance), or the instance is deleted."},
+        [METHOD_COMMAND_LOGS] = {"io.hostd.Command.Logs", "logs", OPERATE, SPECIAL, 1, params_logs, .doc = "Show the output of a command in the background",
+                .manual = "Standard output and errors of the command, in the order in which they were read, each to hostctl's own. An offset counts the bytes of both, also those that were dropped; where some are missing, standard error says how many. On the wire, frames of a magic number, a kind (0 output, 1 errors, 2 dropped bytes; at the end 3 ended, 4 cut off since hostd-io died, 5 as of now), an offset and a length, of 4, 4, 8 and 8 bytes in the host's order, go into the pipe, and bytes behind the first two kinds."},
+        [METHOD_COMMAND_KEPT] = {"io.hostd.Command.Kept", "command kept", VIEW, 0, 0, params_command_list, "commands", columns_kept, "List commands in the background whose output is kept"},
         [METHOD_COMMAND_ATTACH] = {"io.hostd.Command.Attach", "command wait", OPERATE, MUTATES | MORE | SPECIAL, 0, params_command_id, .doc = "Wait for a running command",
-                .manual = "Answers with the record of a command that runs, also after a restart of hostd."},
+                .manual = "Answers with the record of a command that runs, also after a restart of hostd; of one in the background also when it has ended, as long as its output is kept."},
         [METHOD_COMMAND_SIGNAL] = {"io.hostd.Command.Signal", "command signal", OPERATE, MUTATES, 0, params_command_signal, .doc = "Send a signal to a running command"},
         [METHOD_COMMAND_LIST] = {"io.hostd.Command.List", "command list", VIEW, 0, 0, params_command_list, "commands", columns_command, "List running commands"},
         [METHOD_FILE_PUSH] = {"io.hostd.File.Push", "file push", OPERATE, MUTATES | SPECIAL, 1, params_push, .doc = "Copy a file or tree into an instance",

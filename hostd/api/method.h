@@ -31,6 +31,9 @@ typedef enum MethodId {
         METHOD_INSTANCE_WHY,
         METHOD_COMMAND_EXEC,   // more: {id} then the record; fds: stdin, stdout, stderr (guest ends of pipes, or one pty thrice)
         METHOD_COMMAND_SHELL,  // the same through PAM
+        METHOD_COMMAND_START,  // in the background: {id} once it runs
+        METHOD_COMMAND_LOGS,   // fds: the pipe that frames of output (io/proto.h) are written to
+        METHOD_COMMAND_KEPT,
         METHOD_COMMAND_ATTACH, // more: waits for a command again after hostd restarted
         METHOD_COMMAND_SIGNAL,
         METHOD_COMMAND_LIST,

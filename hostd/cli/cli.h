@@ -36,7 +36,9 @@ extern const LocalCommand local_commands[]; // ends with a NULL word
 int command_exec(Cli *cli, Args *args);
 int command_shell(Cli *cli, Args *args);
 int command_console(Cli *cli, Args *args);
+int command_start(Cli *cli, Args *args);
 int command_wait(Cli *cli, Args *args);
+int command_logs(Cli *cli, Args *args);
 int command_file_push(Cli *cli, Args *args);
 int command_file_pull(Cli *cli, Args *args);
 int command_file_list(Cli *cli, Args *args);

@@ -1,12 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Exec: `exec`, `shell`, `console` and `command wait`.
+// Exec: `exec`, also in the background, `shell`, `console` and `command wait`.
 #include "cli/session.h"
 
 #define CONSOLE_ESCAPE 0x1d // ^]
 
+// In the background: nothing of what a terminal or a login is for. Prints the id, for scripts.
+int command_start(Cli *cli, Args *args) {
+        const Method *method = method_get(METHOD_COMMAND_START);
+        _cleanup_error_ Error err = ERROR_NULL;
+        json_t *reply = NULL;
+        int r = method_check(method, args->parameters, &err);
+
+        if (r >= 0)
+                r = cli_call(cli, method, args->parameters, &reply, &err);
+        if (r >= 0)
+                printf("%s\n", json_string_value(json_object_get(reply, "id")) ?: "");
+        json_decref(reply);
+        return r < 0 ? cli_fail(&err, r) : 0;
+}
+
 int command_exec(Cli *cli, Args *args) {
         SessionOptions options = {.escape = -1};
 
+        if (args_local_bool(args, "detach"))
+                return command_start(cli, args);
         options.tty = json_is_true(json_object_get(args->parameters, "tty")) || (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
         if (options.tty)
                 (void) json_object_set_new(args->parameters, "tty", json_true());

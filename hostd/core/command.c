@@ -248,6 +248,8 @@ static void command_on_started(GuestChannel *channel, const char *id, void *user
         command->state = COMMAND_STATE_RUNNING;
         command->record.started = true;
         command_arm(command);
+        if (command->started)
+                command->started(command, command->userdata);
 }
 
 static void command_on_failed(GuestChannel *channel, const char *id, GuestStage stage, int errnum, void *userdata) {
@@ -411,6 +413,8 @@ int command_start(CommandManager *manager, const CommandRequest *request, Comman
         command->channel = request->channel;
         command->box = guest_channel_box(request->channel);
         command->done = request->done;
+        command->started = request->started;
+        command->detached = request->detached;
         command->userdata = request->userdata;
         if (request->timeout != 0 && __builtin_add_overflow(command->begun, request->timeout, &command->deadline))
                 command->deadline = USEC_INFINITY;
@@ -472,6 +476,16 @@ void command_detach(Command *command) {
         command_end(command, "the client went away");
 }
 
+void command_leave(Command *command) {
+        command->done = NULL;
+        command->started = NULL;
+        command->userdata = NULL;
+}
+
+bool command_is_detached(const Command *command) {
+        return command->detached;
+}
+
 void command_abandon(Command *command, usec_t grace) {
         command->abandon_at = MIN2(command->abandon_at, clock_monotonic() + grace);
         command_arm(command);
@@ -490,7 +504,7 @@ bool command_is_awaited(const Command *command) {
 }
 
 int command_attach(Command *command, CommandDoneFn done, void *userdata) {
-        if (!command->orphan || command->done)
+        if (!(command->orphan || command->detached) || command->done)
                 return -EBUSY;
         if (command->state == COMMAND_STATE_ENDED) {
                 int r = sd_event_add_defer(command->manager->config.event, &command->deliver, command_deliver_later, command);
@@ -505,11 +519,11 @@ int command_attach(Command *command, CommandDoneFn done, void *userdata) {
 }
 
 #define COMMAND_FIELDS 11
-// version, id, instance, caller, user, verb, deadline, begun, started at, pid, text
+// 1 or, of a detached one, 2; id, instance, caller, user, verb, deadline, begun, started at, pid, text
 int command_serialize(const Command *command, char **ret) {
         char *line = NULL;
 
-        if (asprintf(&line, "1\t%s\t%s\t%s\t%s\t%d\t%llu\t%llu\t%llu\t%d\t%s", command->id, command->instance, command->caller,
+        if (asprintf(&line, "%d\t%s\t%s\t%s\t%s\t%d\t%llu\t%llu\t%llu\t%d\t%s", command->detached ? 2 : 1, command->id, command->instance, command->caller,
                      command->user, (int) command->verb, (unsigned long long) command->deadline,
                      (unsigned long long) command->begun, (unsigned long long) command->started_at, (int) command->pid, command->text) < 0)
                 return -ENOMEM;
@@ -521,7 +535,7 @@ static int command_line_split(char *line, char *fields[COMMAND_FIELDS]) {
         for (int i = 0; i < COMMAND_FIELDS; i++)
                 if (!(fields[i] = strsep(&line, "\t")))
                         return -EBADMSG;
-        return line || strcmp(fields[0], "1") != 0 || !guest_id_valid(fields[1]) ? -EBADMSG : 0;
+        return line || (strcmp(fields[0], "1") != 0 && strcmp(fields[0], "2") != 0) || !guest_id_valid(fields[1]) ? -EBADMSG : 0;
 }
 
 int command_line_instance(const char *line, char **ret) {
@@ -589,7 +603,9 @@ int command_restore(CommandManager *manager, const char *line, GuestChannel *cha
         command->box = guest_channel_box(channel);
         command->has_group = command->verb != GUEST_LOGIN;
         command->state = COMMAND_STATE_RUNNING;
-        command->record.started = command->unconfirmed = command->orphan = true;
+        command->record.started = command->unconfirmed = true;
+        command->detached = fields[0][0] == '2';
+        command->orphan = !command->detached;
         command->orphan_until = clock_monotonic() + manager->config.orphan_limit;
         command_link(manager, command);
         command_restore_pid(command);

@@ -34,6 +34,8 @@ typedef struct CommandRequest {
         const int *fds;     // three, borrowed
         usec_t timeout;     // 0 or USEC_INFINITY: none
         CommandDoneFn done; // may be NULL
+        void (*started)(Command *command, void *userdata); // it runs; may be NULL
+        bool detached;      // needs no client: goes on without one, also after a restart of hostd
         void *userdata;
 } CommandRequest;
 
@@ -71,8 +73,10 @@ int command_signal(Command *command, int signal, Error *err);    // SIGKILL kill
 void command_detach(Command *command); // its client died: no callback any more, all of it is killed
 // Its client died, but wants the record all the same: after `grace`, in which what reads from the client may take back what is not whole.
 void command_abandon(Command *command, usec_t grace);
+void command_leave(Command *command); // of a detached one: its client wants nothing more, and the command goes on
+bool command_is_detached(const Command *command);
 bool command_is_awaited(const Command *command); // somebody gets its record
-// A client (again) waits for a restored command; -EBUSY if somebody does.
+// A client (again) waits for a restored command, or for a detached one; -EBUSY if somebody does.
 int command_attach(Command *command, CommandDoneFn done, void *userdata);
 
 // One line without a newline, to be stored while the command runs; freed by the caller.

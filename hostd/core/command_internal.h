@@ -28,12 +28,14 @@ struct Command {
         bool unconfirmed; // restored, and the helper has not said that it lives
         bool orphan;      // restored, and no client came yet
         bool delivered;   // the record was handed out
+        bool detached;    // nobody need wait for it
         usec_t begun, started_at;                // monotonic, realtime
         usec_t deadline, start_by, orphan_until, abandon_at; // monotonic
         usec_t report_by;                        // the process is dead: when we stop waiting for the helper's word
         usec_t kill_at;                          // of a login: when TERM was not enough
         sd_event_source *timer, *watch, *deliver;
         CommandDoneFn done;
+        void (*started)(Command *command, void *userdata);
         void *userdata;
         CommandRecord record;
 };

@@ -15,6 +15,7 @@
 #include "border/border.h"
 #include "core/border.h"
 #include "core/interceptor.h"
+#include "core/service_unit.h"
 
 #define FILL_PAUSE (20 * USEC_PER_MSEC)
 #define FILL_TIMEOUT (15 * USEC_PER_SEC) // from a start to its values
@@ -52,18 +53,18 @@ static void bury(Generation *g) {
 }
 
 static void unit_name(const Generation *g, char *ret, size_t size) {
-        (void) snprintf(ret, size, "%u-%u", g->interceptor->slot, g->number);
+        (void) snprintf(ret, size, "hostd-haproxy@%u-%u.service", g->interceptor->slot, g->number);
 }
 
 // It holds nothing that has to be said to anybody, so it is killed. One that has not come yet is not to come.
 static void kill_it(Generation *g) {
-        char name[32];
+        char name[64];
 
         if (g->pidfd >= 0)
                 (void) syscall(SYS_pidfd_send_signal, g->pidfd, SIGKILL, NULL, 0);
         else if (g->unit) {
                 unit_name(g, name, sizeof(name));
-                haproxy_unit_stop(name);
+                service_unit_stop(name);
         }
 }
 
@@ -72,7 +73,7 @@ Generation *generation_forget(Generation *g) {
                 return NULL;
         g->filling = runtime_free(g->filling);
         runtime_commands_free(&g->commands);
-        g->unit = haproxy_unit_free(g->unit);
+        g->unit = service_unit_free(g->unit);
         (void) sd_event_source_disable_unref(g->exit);
         (void) sd_event_source_disable_unref(g->again);
         (void) close_fd(g->pidfd);
@@ -143,10 +144,10 @@ static int fork_it(Generation *g, Error *err) {
 }
 
 static int unit_it(Generation *g, Error *err) {
-        char name[32];
+        char name[64];
 
         unit_name(g, name, sizeof(name));
-        return haproxy_unit_start(manager_of(g)->event, name, &g->unit, err);
+        return service_unit_start(manager_of(g)->event, name, &g->unit, err);
 }
 
 // Also one whose program did so for itself: what reads core files is told twice rather than once.
@@ -505,12 +506,12 @@ static bool runs_as_its(const Generation *g, int pid) {
 static void kill_unheard(const Generation *g) {
         _cleanup_free_ char *text = NULL;
         _cleanup_close_ int pidfd = -EBADF;
-        char name[32];
+        char name[64];
         int pid;
 
         unit_name(g, name, sizeof(name));
         if (manager_of(g)->systemd)
-                haproxy_unit_stop(name);
+                service_unit_stop(name);
         if (g->directory < 0 || io_read_file(g->directory, PID, 16, &text, NULL) < 0 || (pid = (int) strtol(text, NULL, 10)) <= 1)
                 return;
         pidfd = (int) syscall(SYS_pidfd_open, pid, 0);

@@ -24,7 +24,7 @@ typedef struct Generation {
         int pidfd;
         bool child;
         sd_event_source *exit, *again;
-        struct HaproxyUnit *unit; // systemd was asked for it
+        struct ServiceUnit *unit; // systemd was asked for it
         struct Runtime *filling;
         RuntimeCommand *commands;
         bool filled;    // with the values of now
@@ -60,8 +60,3 @@ void generation_refill(Generation *generation);
 // Requests for the host are refused by it from now on, and those under way end. When it cannot be told it is dead: -1.
 int generation_retire(Generation *generation, const char *host);
 void generation_close(Generation *generation); // see `closing`
-// core/haproxy_unit.c: asks systemd, without waiting.
-typedef struct HaproxyUnit HaproxyUnit;
-int haproxy_unit_start(sd_event *event, const char *name, HaproxyUnit **ret, Error *err);
-HaproxyUnit *haproxy_unit_free(HaproxyUnit *unit);
-void haproxy_unit_stop(const char *name); // what was asked for and has not come yet

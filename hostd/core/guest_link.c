@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "core/approvals.h"
+#include "core/background.h"
 #include "core/command_link.h"
 #include "core/delivery.h"
 #include "core/manager.h"
@@ -152,9 +153,12 @@ static void command_ended(Command *command, const CommandRecord *record, void *u
         sandbox_touch(m, command_instance(command));
         if (record->oom)
                 sandbox_oom(m, command_instance(command));
-        if (!command_is_awaited(command))
+        if (command_is_detached(command))
+                background_ended(m, command, record);
+        if (!command_is_awaited(command) || (command_is_detached(command) && record->started)) // who started it has had its answer
                 audit_end(m, command_caller(command), command_instance(command),
-                          json_pack("{s:s, s:s, s:o}", "id", command_id(command), "client", "gone", "record", command_record_json(record)));
+                          json_pack("{s:s, s:s, s:o}", "id", command_id(command), "client", command_is_detached(command) ? "detached" : "gone", "record",
+                                    command_record_json(record)));
 }
 
 int command_link_new(Manager *m, Error *err) {

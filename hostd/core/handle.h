@@ -30,6 +30,9 @@ void handle_shell(Request *request);
 void handle_command_attach(Request *request);
 void handle_command_signal(Request *request);
 void handle_command_list(Request *request);
+void handle_command_start(Request *request);
+void handle_command_kept(Request *request); // background.c
+void handle_logs(Request *request);
 // file
 void handle_file_push(Request *request);
 void handle_file_pull(Request *request);

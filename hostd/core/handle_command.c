@@ -8,6 +8,7 @@
 #include <sys/sysmacros.h>
 
 #include "base/digest.h"
+#include "core/background.h"
 #include "core/command.h"
 #include "core/guest_link.h"
 #include "core/handle_file.h"
@@ -83,6 +84,12 @@ static void command_done(Command *command, const CommandRecord *record, void *us
 static void command_client_gone(Request *request) {
         if (!request->command || request->manager->stopping)
                 return;
+        if (command_is_detached(request->command)) { // who waited waits no longer
+                command_leave(TAKE_PTR(request->command));
+                request_failf(request, ERR_CANCELLED, "the caller went away");
+                request_release(request);
+                return;
+        }
         // A writer sees that the stream was cut off and removes what it had written so far.
         command_abandon(request->command, command_verb(request->command) == GUEST_WRITE ? WRITER_GRACE : 0);
 }
@@ -120,7 +127,7 @@ static int closed_pipe(bool read_end) {
 }
 
 static int fill_fds(Request *request, bool stream_is_input, int fds[3]) {
-        if (request->method->n_fds == 3) {
+        if (request->method->n_fds == 3 || request->kept) {
                 for (unsigned i = 0; i < 3; i++)
                         fds[i] = TAKE_FD(request->fds[i]);
                 return 0;
@@ -190,7 +197,9 @@ static int enter(Request *request, const Place *place, const Entering *how, Erro
                 },
                 .fds = fds,
                 .timeout = (usec_t) request_int(request, "timeout", (int64_t) how->timeout),
-                .done = how->done,
+                .done = request->kept ? background_done : how->done,
+                .started = request->kept ? background_started : NULL,
+                .detached = request->kept,
                 .userdata = request,
         };
 
@@ -234,13 +243,25 @@ static void enter_recorded(Request *request, int r, Error *err) {
                 call_reply_continues(request->call, json_pack("{s:s}", "id", command_id(request->command)));
 }
 
-// The id is in both records: after a restart of hostd the end is written by another call, or by none.
-static int enter_record(Request *request, Error *err) {
+static void enter_name(Request *request) {
         char id[GUEST_ID_MAX] = "";
 
+        if (json_object_get(request->detail, "id"))
+                return;
         (void) digest_random(8, id);
         (void) json_object_set_new(request->detail, "id", json_string(id));
+}
+
+// The id is in both records: after a restart of hostd the end is written by another call, or by none.
+static int enter_record(Request *request, Error *err) {
+        enter_name(request);
         return request_audit_later(request, enter_recorded, err);
+}
+
+static void enter_failed(Request *request, int r, Error *err) {
+        if (request->kept)
+                background_forget(request);
+        request_done(request, r, err);
 }
 
 static void enter_now(Request *request) {
@@ -250,7 +271,7 @@ static void enter_now(Request *request) {
         int r = request->call ? find_place(request, &place, &err) : error_set(&err, ERR_CANCELLED, "the client went away");
 
         if (r < 0) { // nobody waits any more, or nothing is there: nothing is entered
-                request_done(request, r, &err);
+                enter_failed(request, r, &err);
                 return;
         }
         for (size_t i = 0; i < ELEMENTS(enter_flags); i++)
@@ -260,10 +281,22 @@ static void enter_now(Request *request) {
         if (r >= 0)
                 r = enter(request, &place, &how, &err);
         if (r < 0) {
-                request_done(request, r, &err);
+                enter_failed(request, r, &err);
                 return;
         }
-        request->closed = command_client_gone;
+        if (!request->kept)
+                request->closed = command_client_gone;
+}
+
+// Its output has a place before it begins.
+static void output_kept(void *userdata, int r, const IoNumbers *numbers, Error *err) {
+        Request *request = userdata;
+
+        request->kept = r >= 0;
+        if (r < 0)
+                request_done(request, r, err);
+        else
+                enter_now(request);
 }
 
 // Without it the command runs all the same: what it guards against is a mistake, and a warning says that nobody does.
@@ -296,7 +329,14 @@ static void enter_ready(void *userdata, int r, Error *wait_err) {
                 request_done(request, r, wait_err);
                 return;
         }
-        if (find_place(request, &place, NULL) < 0 || !is_redacted(request, place.instance)) {
+        if (find_place(request, &place, NULL) >= 0 && request->id == METHOD_COMMAND_START) {
+                enter_name(request);
+                r = background_keep(request, place.instance, output_kept, &err);
+                if (r < 0)
+                        request_done(request, r, &err);
+                return;
+        }
+        if (!place.instance || !is_redacted(request, place.instance)) {
                 enter_now(request);
                 return;
         }
@@ -387,6 +427,10 @@ void handle_exec(Request *request) {
         request_enter(request, request_bool(request, "login") ? GUEST_LOGIN : GUEST_RUN);
 }
 
+void handle_command_start(Request *request) {
+        request_enter(request, GUEST_RUN);
+}
+
 void handle_shell(Request *request) {
         request_enter(request, GUEST_LOGIN);
 }
@@ -415,7 +459,7 @@ static Command *find_command(Request *request) {
 }
 
 void handle_command_attach(Request *request) {
-        Command *command = find_command(request);
+        Command *command = background_reply(request) ? NULL : find_command(request);
         int r;
 
         if (!command)

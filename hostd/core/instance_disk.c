@@ -9,6 +9,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/valid.h"
+#include "core/background.h"
 #include "core/job.h"
 #include "core/manager.h"
 
@@ -298,6 +299,7 @@ int instance_disk_remove(Instance *instance, Error *err) {
         r = path ? disk_remove(&instance->manager->disk, path, trash, err) : error_set_errno(err, ENOMEM, "cannot remove the storage");
         if (r < 0)
                 return r;
+        background_remove(instance);
         purge_start(instance->manager, instance->record.slot, trash);
         return 0;
 }

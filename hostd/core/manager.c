@@ -13,6 +13,7 @@
 #include "core/approvals.h"
 #include "core/border_link.h"
 #include "core/command_link.h"
+#include "core/io_link.h"
 #include "core/sandbox.h"
 #include "core/guard.h"
 #include "core/job.h"
@@ -439,6 +440,7 @@ Manager *manager_free(Manager *m) {
         while (m->instances.first)
                 (void) instance_free(m->instances.first);
         command_link_free(m);
+        io_links_free(m);
         border_link_free(m);
         sandbox_network_done(m);
         requests_forget(m);

@@ -45,6 +45,7 @@ typedef struct Manager {
         struct BuildWire *builds;
         struct SandboxNetworks *sandbox_networks; // NULL: there was none yet
         struct CommandManager *commands;
+        struct IoLink *io; // see io_link.h
         EventBus *bus;
         InstanceList instances;
         struct Sandbox *sandboxes; // all that are not forgotten, the newest first

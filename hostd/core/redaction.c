@@ -55,10 +55,12 @@ static int put_value(int fd, const char *name, const Value *value) {
         return r < 0 || !value ? r : io_write_all(fd, value->data, value->size);
 }
 
-static int put_values(Redaction *redaction, const Instance *instance, int fd, Error *err) {
+typedef char Names[REDACT_VALUES_MAX][33];
+
+static int put_values(const Instance *instance, int fd, Names names, size_t *n, Error *err) {
         const Secrets *s = instance->manager->secrets;
 
-        for (size_t i = 0; s && i < s->n_all && redaction->n < REDACT_VALUES_MAX - 1; i++) {
+        for (size_t i = 0; s && i < s->n_all && *n < REDACT_VALUES_MAX - 1; i++) {
                 _cleanup_(value_freep) Value *value = NULL;
                 int r;
                 if (!is_granted(s, instance->record.name, i))
@@ -68,19 +70,19 @@ static int put_values(Redaction *redaction, const Instance *instance, int fd, Er
                         r = put_value(fd, s->bindings[i]->secret, value);
                 if (r < 0)
                         return error_set_errno(err, r, "cannot hand a value on");
-                memcpy(redaction->names[redaction->n++], s->bindings[i]->secret, sizeof(redaction->names[0]));
+                memcpy(names[(*n)++], s->bindings[i]->secret, sizeof(names[0]));
         }
         int r = put_value(fd, "", NULL);
         return r < 0 ? error_set_errno(err, r, "cannot hand the end on") : 0;
 }
 
-static int filled_pipe(Redaction *redaction, const Instance *instance, Error *err) {
+static int filled_pipe(const Instance *instance, Names names, size_t *n, Error *err) {
         _cleanup_close_ int rd = -EBADF, wr = -EBADF;
         int r = io_pipe(REDACT_VALUES_MAX * (SEAL_VALUE_MAX + 4096), &rd, &wr);
 
         if (r < 0)
                 return error_set_errno(err, r, "cannot make a pipe");
-        r = put_values(redaction, instance, wr, err);
+        r = put_values(instance, wr, names, n, err);
         return r < 0 ? r : TAKE_FD(rd);
 }
 
@@ -176,7 +178,7 @@ static int channel_ready(sd_event_source *source, int fd, uint32_t events, void 
 }
 
 static int hand_over(Redaction *redaction, Instance *instance, int channel, const int readers[2], Error *err) {
-        _cleanup_close_ int values = filled_pipe(redaction, instance, err);
+        _cleanup_close_ int values = filled_pipe(instance, redaction->names, &redaction->n, err);
         const int fds[REDACT_FDS] = {channel, values, readers[0], redaction->fds[0], readers[1], redaction->fds[1]};
 
         return values < 0 ? values : instance_control_send(instance, CONTROL_REDACT, fds, REDACT_FDS, err);
@@ -238,6 +240,13 @@ void redaction_drain(Redaction *redaction, RedactionDone done, void *userdata) {
                 call_done(redaction, redaction->has_last ? &redaction->last : NULL);
         else if (send(redaction->channel, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
                 call_done(redaction, NULL); // its end would be told, and so would DONE that lies there
+}
+
+int redaction_values(const Instance *instance, Error *err) {
+        Names names;
+        size_t n = 0;
+
+        return redaction_is_wanted(instance) ? filled_pipe(instance, names, &n, err) : -ENOENT;
 }
 
 int redaction_of(const Instance *instance, Redactor **ret, Error *err) {

@@ -19,5 +19,8 @@ typedef void (*RedactionDone)(void *userdata, const json_t *counts);
 void redaction_drain(Redaction *redaction, RedactionDone done, void *userdata);
 Redaction *redaction_free(Redaction *redaction); // it goes on to the end of what it reads
 
+// A pipe that holds all values (redact/proto.h), for who looks for them instead; -ENOENT: there are none.
+int redaction_values(const Instance *instance, Error *err);
+
 // For what hostd shows itself. NULL when there is nothing to look for.
 int redaction_of(const Instance *instance, Redactor **ret, Error *err);

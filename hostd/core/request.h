@@ -29,6 +29,7 @@ typedef struct Request {
         struct Redaction *redaction;
         int verb;
         bool in_sandbox; // target is a sandbox's id
+        bool kept; // hostd-io has the output of the command that it starts
         int fds[WIRE_FDS_MAX]; // taken from the call, owned
         void (*closed)(struct Request *request); // the caller went away before the answer
         void (*recorded)(struct Request *request, int r, Error *err); // of request_audit_later()

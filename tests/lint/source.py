@@ -30,11 +30,11 @@ LAYERS = {
     "hostd/io": ("base", "io", "border/confine.h", "redact/proto.h", "redact/redact.h", "redact/values.h"),
     "hostd/core": ("base", "quotas", "network", "wire", "model", "api", "state", "secret", "border", "core",
                    "build/apt.h", "build/manifest.h", "build/mirrors.h", "build/wire.h", "redact/proto.h", "redact/redact.h", "instance/netns.h", "instance/spec.h",
-                   "guest/proto.h", "guest/tree.h"),
+                   "guest/proto.h", "guest/tree.h", "io/budget.h", "io/proto.h"),
     "hostd/instance": ("base", "instance", "guest/proto.h", "guest/tree.h", "redact/proto.h"),
     "hostd/guest": ("base", "guest"),
     "hostd/build": ("base", "build"),
-    "hostd/cli": ("base", "wire", "api", "cli", "guest/proto.h", "guest/tree.h", "guest/tree_list.h", "guest/tree_tar.h"),
+    "hostd/cli": ("base", "wire", "api", "cli", "guest/proto.h", "guest/tree.h", "guest/tree_list.h", "guest/tree_tar.h", "io/proto.h"),
 }
 
 SPDX = "SPDX-License-Identifier: GPL-2.0-or-later"

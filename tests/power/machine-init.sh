@@ -34,7 +34,7 @@ mount -o loop,offset=4194304 "$image" "$root/srv/disk"
 mkdir -p "$root/srv/disk/etc" "$root/srv/disk/state"
 mount --bind "$root/srv/disk/etc" "$root/etc/hostd"
 mount --bind "$root/srv/disk/state" "$root/var/lib/hostd"
-for user in hostd-build hostd-resolver hostd-proxy hostd-flow hostd-haproxy; do
+for user in hostd-build hostd-resolver hostd-proxy hostd-flow hostd-haproxy hostd-io; do
         chroot "$root" useradd --system --home-dir /nonexistent --shell /usr/sbin/nologin $user 2>/dev/null || true
 done
 for file in "$root/etc/subuid" "$root/etc/subgid"; do printf 'hostd-build:524288:65536\nhostd-haproxy:589824:1024\nroot:1048576:1073741824\n' >"$file"; done

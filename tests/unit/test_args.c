@@ -141,7 +141,7 @@ static const char *sample(const Param *p) {
                 return "key=value";
         if (p->type == PARAM_INT)
                 return "5";
-        return p->type == PARAM_SIZE ? "1GiB" : p->type == PARAM_SPAN ? "5s" : kinds[p->valid] ?: "abc";
+        return p->type == PARAM_SIZE ? (p->max ? "64MiB" : "1GiB") : p->type == PARAM_SPAN ? "5s" : kinds[p->valid] ?: "abc";
 }
 
 static void test_every_position_and_option(void **state) {

@@ -42,7 +42,7 @@ offers() { # LINE CANDIDATES
 any='$(touch "$PWD/expanded")'
 
 offers "comm" "command"
-offers "command " "--help --socket --version list signal wait"
+offers "command " "--help --socket --version kept list signal start wait"
 offers "start a" "alpha"
 offers "start alpha b" "beta"
 offers "start " "$any alpha beta"

@@ -18,7 +18,7 @@ make -s install-systemunitDATA install-apparmorDATA install-sysusersDATA install
         install-protectuserDATA install-protectsshDATA DESTDIR="$work" >/dev/null
 units=$(find "$work" -name 'hostd.service' -printf '%h\n')
 [ -n "$units" ] || { bad "nothing was installed"; exit 1; }
-border="hostd-resolver.service hostd-resolver.socket hostd-resolve.socket hostd-proxy.service hostd-proxy.socket hostd-flow.service hostd-flow.socket hostd-flow-records.socket hostd-haproxy@.service"
+border="hostd-resolver.service hostd-resolver.socket hostd-resolve.socket hostd-proxy.service hostd-proxy.socket hostd-flow.service hostd-flow.socket hostd-flow-records.socket hostd-haproxy@.service hostd-io@.service"
 for unit in hostd.service hostd.socket hostd-instance@.service hostd.slice hostd-build.socket hostd-build@.service hostd-apparmor.service $border; do
         [ -f "$units/$unit" ] || bad "$unit is not installed"
         ! grep -n '@[a-z]*dir@' "$units/$unit" || bad "$unit has a path that was not filled in"
@@ -53,16 +53,25 @@ BORDER_FD_RECORDS flow-records.sock SOCK_DGRAM BORDER_PROXY BORDER_RESOLVER 0660
 EOF
 [ "$(grep -c '{BORDER_FD_' "$srcdir/hostd/core/border_start.c")" = 5 ] || bad "hostd makes sockets that no unit has"
 for line in MemorySwapMax=0 LimitCORE=0; do # they hold the values of secrets
-        for unit in hostd.service hostd-haproxy@.service; do grep -qx "$line" "$units/$unit" || bad "$unit has not $line"; done
+        for unit in hostd.service hostd-haproxy@.service hostd-io@.service; do grep -qx "$line" "$units/$unit" || bad "$unit has not $line"; done
 done
 # The instance in the unit's name is the directory that hostd makes, and what it may do to become its slot's user is all that it may.
 grep -q '^ExecStart=.*/hostd-haproxy /run/hostd/haproxy/%I$' "$units/hostd-haproxy@.service" || bad "hostd-haproxy@.service is given another directory"
-grep -q '"%u-%u", g->interceptor->slot, g->number' "$srcdir/hostd/core/generation.c" || bad "hostd names the unit of a HAProxy otherwise"
+grep -q '"hostd-haproxy@%u-%u.service", g->interceptor->slot, g->number' "$srcdir/hostd/core/generation.c" || bad "hostd names the unit of a HAProxy otherwise"
 for line in "CapabilityBoundingSet=CAP_SETUID CAP_SETGID" User=hostd-haproxy Restart=no NoNewPrivileges=yes ProtectSystem=strict LimitMEMLOCK=0 SystemCallArchitectures=native \
         "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6" MemoryDenyWriteExecute=yes; do
         grep -qx "$line" "$units/hostd-haproxy@.service" || bad "hostd-haproxy@.service has not $line"
 done
 grep -q '^MemoryMax=' "$units/hostd-haproxy@.service" || bad "hostd-haproxy@.service may have all memory"
+# The same of what keeps the output of commands, which may do nothing at all.
+grep -q '^ExecStart=.*/hostd-io /run/hostd/io/%I$' "$units/hostd-io@.service" || bad "hostd-io@.service is given another directory"
+grep -q '"hostd-io@%u.service", slot' "$srcdir/hostd/core/io_start.c" || bad "hostd names the unit of a hostd-io otherwise"
+grep -q '"%s/io/%u", manager->paths.run, slot' "$srcdir/hostd/core/io_start.c" || bad "hostd makes another directory for hostd-io"
+for line in CapabilityBoundingSet= User=hostd-io Restart=no NoNewPrivileges=yes ProtectSystem=strict PrivateNetwork=yes RestrictAddressFamilies=AF_UNIX MemoryDenyWriteExecute=yes \
+        "InaccessiblePaths=-/var/lib/hostd -/var/log/hostd -/etc/hostd" SystemCallArchitectures=native; do
+        grep -qx "$line" "$units/hostd-io@.service" || bad "hostd-io@.service has not $line"
+done
+grep -q '^MemoryMax=' "$units/hostd-io@.service" || bad "hostd-io@.service may have all memory"
 for unit in hostd-resolver hostd-proxy hostd-flow; do
         for line in MemorySwapMax=0 LimitCORE=0 Restart=always "User=$unit" NoNewPrivileges=yes ProtectSystem=strict SystemCallArchitectures=native; do
                 grep -qx "$line" "$units/$unit.service" || bad "$unit.service has not $line"
@@ -79,7 +88,7 @@ accounts=$work/accounts
 mkdir -p "$accounts/etc" "$accounts/run" "$accounts/var/lib"
 if command -v systemd-sysusers >/dev/null && [ "$(id -u)" = 0 ]; then
         systemd-sysusers --root="$accounts" - <"$sysusers" 2>"$work/said" || { cat "$work/said"; bad "the accounts cannot be made"; }
-        [ "$(cut -d: -f1 "$accounts/etc/passwd" | sort | xargs)" = "hostd-build hostd-flow hostd-haproxy hostd-proxy hostd-resolver" ] ||
+        [ "$(cut -d: -f1 "$accounts/etc/passwd" | sort | xargs)" = "hostd-build hostd-flow hostd-haproxy hostd-io hostd-proxy hostd-resolver" ] ||
                 bad "other users than hostd's own: $(cat "$accounts/etc/passwd")"
         for group in $(sed -n 's/.*\[ACCESS_[A-Z]*\] = {"[a-z]*", "\([a-z-]*\)"},.*/\1/p' "$srcdir/hostd/wire/peer.c"); do
                 grep -q "^$group:" "$accounts/etc/group" || bad "no group $group"
@@ -121,14 +130,15 @@ if command -v systemd-analyze >/dev/null; then
         cp "$work/etc/systemd/system/hostd-instance@.service" "$work/etc/systemd/system/hostd-instance@a-b.service"
         cp "$work/etc/systemd/system/hostd-build@.service" "$work/etc/systemd/system/hostd-build@1.service"
         cp "$work/etc/systemd/system/hostd-haproxy@.service" "$work/etc/systemd/system/hostd-haproxy@7-1.service"
-        for unit in hostd.service hostd.socket hostd-instance@a-b.service hostd.slice hostd-build.socket hostd-build@1.service hostd-apparmor.service ${border%@.service}@7-1.service; do
+        cp "$work/etc/systemd/system/hostd-io@.service" "$work/etc/systemd/system/hostd-io@7-1.service"
+        for unit in hostd.service hostd.socket hostd-instance@a-b.service hostd.slice hostd-build.socket hostd-build@1.service hostd-apparmor.service $(echo "$border" | sed "s/@.service/@7-1.service/g"); do
                 systemd-analyze verify --root="$work" --man=no "$unit" >"$work/said" 2>&1 || true
                 # Only what is said about our files: the rest of the root is not there.
                 if grep -E "(hostd[^/:]*\.(service|socket|slice)):" "$work/said" | grep -vE 'Failed to (create|open)|Cannot add dependency|documentation'; then bad "$unit"; fi
         done
         # How much of the host each could reach if it were taken over, as systemd counts it. A row that is lost shows here.
         for bound in hostd.service=63 hostd-instance@a-b.service=72 hostd-build@1.service=55 hostd-apparmor.service=30 \
-                hostd-resolver.service=20 hostd-proxy.service=20 hostd-flow.service=20 hostd-haproxy@7-1.service=20; do
+                hostd-resolver.service=20 hostd-proxy.service=20 hostd-flow.service=20 hostd-haproxy@7-1.service=20 hostd-io@7-1.service=15; do
                 exposure=$(systemd-analyze security --offline=yes --root="$work" "${bound%=*}" 2>/dev/null | sed -n 's/.*Overall exposure level for .*: \([0-9]*\)\.\([0-9]\) .*/\1\2/p')
                 echo "${bound%=*}: exposure ${exposure:-unknown} of 100, bound ${bound#*=}"
                 [ "${exposure:-1000}" -le "${bound#*=}" ] || bad "${bound%=*} is more exposed than it was"

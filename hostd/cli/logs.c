@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Logs: output of a command in the background, which hostd-io writes into our pipe as frames (io/proto.h): each stream goes to our own of the same name, and
+// what is missing is said on standard error. hostd may end meanwhile; the pipe does not.
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/io.h"
+#include "cli/cli.h"
+#include "io/proto.h"
+
+#define PIECE 65536
+
+// 1: all of it; 0: the pipe ended before its first byte.
+static int read_exactly(int fd, void *data, size_t size) {
+        char *p = data;
+        size_t got = 0;
+
+        while (got < size) {
+                ssize_t n = read(fd, p + got, size - got);
+                if (n < 0 && errno != EINTR)
+                        return -errno;
+                if (n == 0)
+                        return got == 0 ? 0 : -EBADMSG;
+                got += n > 0 ? (size_t) n : 0;
+        }
+        return 1;
+}
+
+static int copy(int from, int to, uint64_t length) {
+        static char piece[PIECE];
+
+        while (length > 0) {
+                size_t n = (size_t) MIN2(length, (uint64_t) sizeof(piece));
+                int r = read_exactly(from, piece, n);
+                if (r <= 0)
+                        return r < 0 ? r : -EBADMSG;
+                r = io_write_all(to, piece, n);
+                if (r < 0)
+                        return r;
+                length -= n;
+        }
+        return 0;
+}
+
+// 1: it goes on; 0: it was the last.
+static int take(int fd, const IoFrame *frame) {
+        if (frame->magic != IO_FRAME_MAGIC || frame->kind >= _IO_FRAME_MAX)
+                return -EBADMSG;
+        switch ((IoFrameKind) frame->kind) {
+        case IO_FRAME_OUT:
+        case IO_FRAME_ERR: {
+                int r = copy(fd, frame->kind == IO_FRAME_OUT ? STDOUT_FILENO : STDERR_FILENO, frame->length);
+                return r < 0 ? r : 1;
+        }
+        case IO_FRAME_LOST:
+                cli_complain("%llu bytes from byte %llu on were dropped", (unsigned long long) frame->length, (unsigned long long) frame->offset);
+                return 1;
+        case IO_FRAME_CUT:
+                cli_complain("from byte %llu on nothing was kept: hostd-io died while the command ran", (unsigned long long) frame->offset);
+                return 0;
+        case IO_FRAME_ENDED:
+        case IO_FRAME_NOW:
+        case _IO_FRAME_MAX:
+                break;
+        }
+        return 0;
+}
+
+static int take_all(int fd, Error *err) {
+        IoFrame frame;
+        int r;
+
+        do {
+                r = read_exactly(fd, &frame, sizeof(frame));
+                if (r == 0)
+                        return error_set(err, ERR_UNAVAILABLE, "hostd-io ended before the output did");
+                if (r > 0)
+                        r = take(fd, &frame);
+        } while (r > 0);
+        return r < 0 ? error_set_errno(err, r, "cannot pass the output on") : 0;
+}
+
+int command_logs(Cli *cli, Args *args) {
+        _cleanup_error_ Error err = ERROR_NULL;
+        _cleanup_close_ int from = -EBADF;
+        json_t *reply = NULL;
+        int p[2], r = method_check(args->method, args->parameters, &err);
+
+        if (r >= 0)
+                r = cli_connect(cli, &err);
+        if (r >= 0 && pipe2(p, O_CLOEXEC) < 0)
+                r = error_set_errno(&err, errno, "cannot make a pipe");
+        if (r < 0)
+                return cli_fail(&err, r);
+        from = p[0];
+        r = client_send(cli->client, args->method->name, args->parameters, false, &p[1], 1, &err);
+        (void) close_fd(p[1]);
+        if (r >= 0)
+                r = client_receive(cli->client, &reply, &err);
+        json_decref(reply);
+        if (r >= 0)
+                r = take_all(from, &err);
+        return r < 0 ? cli_fail(&err, r) : 0;
+}

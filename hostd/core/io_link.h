@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// IoLink: hostd's end of an instance's hostd-io (io/main.c), which keeps the output of commands. The process is started by the first that needs it, as a unit or
+// a child, ends when it has had nothing to do for a minute, and outlives hostd: what it writes then the next hostd finds.
+//
+// An output belongs to an owner: "" is the instance, a sandbox is its id. It has a file (core/io_files.h) that is there until others need the room.
+#pragma once
+
+#include "core/manager.h"
+
+typedef struct IoLink IoLink;
+
+typedef struct IoPlace {
+        Manager *manager;
+        const char *instance;
+        uint16_t slot;
+} IoPlace;
+
+typedef struct IoNumbers {
+        uint64_t written, kept; // bytes by the command; of those, what can be read
+        uint64_t redacted;      // values of secrets that were replaced, while it was written
+        bool live, ended;       // it is written; its streams ended (neither: hostd-io died while it was)
+} IoNumbers;
+// Called once, from the loop, with what is known or `err`.
+typedef void (*IoDone)(void *userdata, int r, const IoNumbers *numbers, Error *err);
+
+typedef struct IoKeep {
+        const char *owner, *id;
+        uint64_t size; // of the file; 0: 8 MiB
+        int out, errors; // read ends; borrowed
+        int values;      // a pipe with values of secrets (redact/proto.h), borrowed; -EBADF: none
+} IoKeep;
+// After `done` with 0 both pipes are read until they end, whatever becomes of hostd.
+int io_link_keep(const IoPlace *place, const IoKeep *keep, IoDone done, void *userdata, Error *err);
+
+typedef struct IoFollow {
+        const char *owner, *id;
+        int fd;     // a pipe's end to write to; borrowed. It gets frames (io/proto.h)
+        uint64_t offset;
+        bool wait; // goes on with what is still to come
+} IoFollow;
+// ERR_NOT_FOUND: there is no such output.
+int io_link_follow(const IoPlace *place, const IoFollow *follow, IoDone done, void *userdata, Error *err);
+int io_link_stat(const IoPlace *place, const char *owner, const char *id, IoDone done, void *userdata, Error *err);
+// The command is over: what is in its pipes now is all.
+void io_link_end(const IoPlace *place, const char *owner, const char *id);
+void io_link_forget(const IoPlace *place, const char *owner, const char *id); // and removes the file
+void io_link_remove(const IoPlace *place); // the instance is deleted
+void io_links_free(Manager *manager);     // the processes go on
+
+void io_link_evicted(const IoPlace *place, const char *name); // io_files.c: the file made room for another one
