@@ -68,7 +68,10 @@ static int check_strings(const Param *p, const json_t *value, Error *err) {
                 char field[64];
                 if (r < 0)
                         return r;
-                snprintf(field, sizeof(field), "%s[%zu]", p->name, i);
+                r = check_text(p, p->name, element, NULL);
+                if (r >= 0)
+                        continue;
+                snprintf(field, sizeof(field), "%s[%zu]", p->name, i); // only then: there may be thousands
                 r = check_text(p, field, element, err);
         }
         return r;

@@ -78,29 +78,60 @@ void handle_policy_show(Request *request) {
                 json_decref(rules);
 }
 
-// "allow|deny DESTINATION [PROTOCOL [PORTS]]"
-static int rule_parse(size_t index, const char *text, PolicyRule *ret, Error *err) {
-        _cleanup_strv_ char **words = NULL;
-        _cleanup_free_ char *field = NULL;
-        size_t n;
+#define RULE_WORDS 4 // allow|deny DESTINATION [PROTOCOL [PORTS]]
 
-        if (asprintf(&field, "rules[%zu]", index) < 0) {
-                field = NULL;
-                return error_set_errno(err, ENOMEM, "cannot read the rules");
+// Where words begin and how long they are; one more than there may be says that there are too many.
+static size_t words_find(const char *text, const char *words[RULE_WORDS], size_t lengths[RULE_WORDS]) {
+        size_t n = 0;
+
+        for (text += strspn(text, " "); *text; text += strspn(text, " "), n++) {
+                size_t length = strcspn(text, " ");
+                if (n == RULE_WORDS)
+                        return n + 1;
+                words[n] = text;
+                lengths[n] = length;
+                text += length;
         }
-        if (strv_split(text, " ", &words) < 0)
-                return error_set_errno(err, ENOMEM, "cannot read the rules");
-        n = strv_length(words);
-        if (n < 2 || n > 4)
-                return error_set_field(err, field, "%s \"%s\" is not valid: it must be \"allow|deny CIDR|HOST|*.SUFFIX|*|@CATEGORY [tcp|udp|icmp [PORTS]]\"", field, text);
-        ret->action = policy_action_from_string(words[0]);
+        return n;
+}
+
+typedef struct Word { char text[16]; } Word; // longer ones are none of the choices
+
+static const char *word_of(const char *at, size_t length, Word *word) {
+        (void) snprintf(word->text, sizeof(word->text), "%.*s", length < sizeof(word->text) ? (int) length : 0, at);
+        return word->text;
+}
+
+static int rule_refuse(size_t index, const char *text, Error *err) {
+        char field[32];
+
+        (void) snprintf(field, sizeof(field), "rules[%zu]", index);
+        return error_set_field(err, field, "%s \"%s\" is not valid: it must be \"allow|deny CIDR|HOST|*.SUFFIX|*|@CATEGORY [tcp|udp|icmp [PORTS]]\"", field, text);
+}
+
+static int rule_refuse_word(size_t index, const char *what, const char *word, size_t length, Error *err) {
+        char field[32];
+
+        (void) snprintf(field, sizeof(field), "rules[%zu]", index);
+        return error_set_field(err, field, "%s: %s \"%.*s\" is not %s", field, what, (int) length, word,
+                               strcmp(what, "action") == 0 ? "allow or deny" : "any, tcp, udp or icmp");
+}
+
+static int rule_parse(size_t index, const char *text, PolicyRule *ret, Error *err) {
+        const char *words[RULE_WORDS];
+        size_t lengths[RULE_WORDS], n = words_find(text, words, lengths);
+        Word word;
+
+        if (n < 2 || n > RULE_WORDS)
+                return rule_refuse(index, text, err);
+        ret->action = policy_action_from_string(word_of(words[0], lengths[0], &word));
         if (ret->action < 0)
-                return error_set_field(err, field, "%s: action \"%s\" is not allow or deny", field, words[0]);
-        ret->protocol = n > 2 ? policy_protocol_from_string(words[2]) : POLICY_ANY;
+                return rule_refuse_word(index, "action", words[0], lengths[0], err);
+        ret->protocol = n > 2 ? policy_protocol_from_string(word_of(words[2], lengths[2], &word)) : POLICY_ANY;
         if (ret->protocol < 0)
-                return error_set_field(err, field, "%s: protocol \"%s\" is not any, tcp, udp or icmp", field, words[2]);
-        ret->to = strdup(words[1]);
-        ret->ports = n > 3 ? strdup(words[3]) : NULL;
+                return rule_refuse_word(index, "protocol", words[2], lengths[2], err);
+        ret->to = strndup(words[1], lengths[1]);
+        ret->ports = n > 3 ? strndup(words[3], lengths[3]) : NULL;
         return ret->to && (n < 4 || ret->ports) ? 0 : error_set_errno(err, ENOMEM, "cannot read the rules");
 }
 

@@ -27,14 +27,18 @@ static void request_free(Request *request) {
         free(request);
 }
 
-// What the audit keeps of checked parameters: everything but values that may be secrets.
-static json_t *request_describe(const json_t *parameters) {
+// What the audit keeps of checked parameters: everything but values that may be secrets. What is not changed is shared: a policy has thousands of strings.
+static json_t *request_describe(json_t *parameters) {
         static const char *const texts[] = {"old", "new"}; // of file replace
-        json_t *copy = json_deep_copy(parameters), *env = copy ? json_object_get(copy, "env") : NULL, *value;
+        json_t *copy = json_copy(parameters), *env = copy ? json_copy(json_object_get(copy, "env")) : NULL, *value;
         const char *key;
 
         json_object_foreach(env, key, value)
                 (void) json_object_set_new_nocheck(env, key, json_string("…"));
+        if (env)
+                (void) json_object_set_new_nocheck(copy, "env", env);
+        else if (copy)
+                (void) json_object_del(copy, "env"); // none, or no memory for one without values
         for (size_t i = 0; i < ELEMENTS(texts); i++)
                 if (json_object_get(copy, texts[i]))
                         (void) json_object_set_new_nocheck(copy, texts[i], json_string("…"));
