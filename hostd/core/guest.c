@@ -272,6 +272,10 @@ static void guest_channel_dispatch(GuestChannel *channel, const GuestHeader *h, 
         GuestEntry *entry;
 
         if (h->type == GUEST_HELLO) {
+                if (channel->helper) { // once: what it leads to is work
+                        channel->ignored++;
+                        return;
+                }
                 channel->helper = ucred->pid;
                 guest_channel_sync(channel);
                 return;

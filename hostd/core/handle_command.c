@@ -246,6 +246,11 @@ static void enter_recorded(Request *request, int r, Error *err) {
 static void enter_name(Request *request) {
         char id[GUEST_ID_MAX] = "";
 
+        // A sandbox's own id came as a parameter of that name; a command has another.
+        if (request->in_sandbox && !json_object_get(request->detail, "sandbox")) {
+                (void) json_object_set(request->detail, "sandbox", json_object_get(request->detail, "id"));
+                (void) json_object_del(request->detail, "id");
+        }
         if (json_object_get(request->detail, "id"))
                 return;
         (void) digest_random(8, id);

@@ -3,6 +3,7 @@
 // child, which waits until it is in the group. Everything that goes wrong ends in sandbox_end(), and everything that ends in its sweep.
 #include "core/sandbox.h"
 
+#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -158,7 +159,7 @@ static void clock_set(Sandbox *s, sd_event_source **source, clockid_t id, usec_t
 void sandbox_arm(Sandbox *s) {
         SandboxVerdict verdict;
 
-        if (s->state == SANDBOX_CREATING || s->restoring)
+        if (s->restoring)
                 return; // a limit of its own
         verdict = sandbox_lease_judge(&s->lease, sandbox_now());
         clock_set(s, &s->by_realtime, CLOCK_REALTIME, verdict.realtime);
@@ -181,7 +182,7 @@ static void sandbox_look(Sandbox *s) {
         }
 }
 
-static unsigned sandbox_commands(const Sandbox *s) {
+unsigned sandbox_commands(const Sandbox *s) {
         _cleanup_free_ char *place = sandbox_place(s);
         unsigned n = 0;
 
@@ -194,7 +195,7 @@ void sandbox_touch(Manager *m, const char *place) {
         const char *id = strchr(place, '/');
         Sandbox *s = id ? sandbox_find(m, id + 1) : NULL;
 
-        if (!s || !sandbox_is_alive(s))
+        if (!s || !sandbox_is_alive(s) || s->state == SANDBOX_CREATING) // a probe's commands are nobody's
                 return;
         s->lease.busy = sandbox_commands(s) + (s->state == SANDBOX_PAUSED);
         s->lease.active = clock_boottime();
@@ -293,9 +294,12 @@ static void sandbox_cut(Sandbox *s) {
         sandbox_pause_forget(s, "it ended meanwhile");
         s->limit = sd_event_source_disable_unref(s->limit);
         s->oom = sd_event_source_disable_unref(s->oom);
+        s->oom_again = sd_event_source_disable_unref(s->oom_again);
         s->probing = sd_event_source_disable_unref(s->probing);
-        if (instance && instance->guest)
+        if (instance && instance->guest) {
+                (void) guest_channel_signal(instance->guest, s->id, SIGKILL); // queued or blocked it is in no group of ours, and has one of the helper's few places
                 guest_channel_forget(instance->guest, s->id);
+        }
         if (s->channel)
                 command_manager_drop_channel(m->commands, s->channel, "the sandbox ended");
         if (s->box)
@@ -320,8 +324,8 @@ void sandbox_end(Sandbox *s, SandboxCause cause, const char *message) {
         sandbox_usage(s, &cause, &text);
         if (s->has_group && instance && instance->box)
                 (void) cgroup_sandbox_kill(instance->box, s->id);
+        s->state = SANDBOX_ENDED; // before what hangs on it goes: that tells of itself, and nothing may begin again
         sandbox_cut(s);
-        s->state = SANDBOX_ENDED;
         s->restoring = false;
         s->cause = creating && cause == SANDBOX_CAUSE_EXITED ? SANDBOX_CAUSE_FAILED : cause;
         s->message = TAKE_PTR(text);
@@ -429,11 +433,11 @@ static int sandbox_oom_again(sd_event_source *source, uint64_t usec, void *userd
 static void sandbox_look_oom(Sandbox *s) {
         CgroupUsage usage;
 
-        s->limit = sd_event_source_disable_unref(s->limit);
+        s->oom_again = sd_event_source_disable_unref(s->oom_again);
         if (cgroup_box_usage(s->box, &usage, NULL) >= 0 && usage.oom_kills > 0 && usage.oom_kills != UINT64_MAX)
                 sandbox_end(s, SANDBOX_CAUSE_OOM, "it reached its memory limit");
         else if (s->oom_looks++ < OOM_LOOKS)
-                (void) sd_event_add_time_relative(s->manager->event, &s->limit, CLOCK_MONOTONIC, OOM_EVERY, 1000, sandbox_oom_again, s);
+                (void) sd_event_add_time_relative(s->manager->event, &s->oom_again, CLOCK_MONOTONIC, OOM_EVERY, 1000, sandbox_oom_again, s);
 }
 
 static int sandbox_oom_again(sd_event_source *source, uint64_t usec, void *userdata) {
@@ -464,8 +468,9 @@ static void sandbox_watch_oom(Sandbox *s) {
         uint32_t events;
         int fd;
 
-        if (cgroup_box_oom_fd(s->box, &fd, &events, NULL) < 0)
-                return; // its end still tells
+        // On v2 the kernel kills all of it, and its end tells; each such watch would cost one of root's few inotify instances.
+        if (cgroup_host_is_unified(s->manager->cgroup) || cgroup_box_oom_fd(s->box, &fd, &events, NULL) < 0)
+                return;
         (void) io_set_nonblock(fd, true);
         if (sd_event_add_io(s->manager->event, &s->oom, fd, events, sandbox_oom_seen, s) < 0)
                 (void) close_fd(fd);
@@ -573,7 +578,7 @@ static int sandbox_new(Manager *m, const Instance *instance, const SandboxSettin
         s->millicpus = settings->millicpus;
         s->disk = settings->disk;
         s->created = clock_realtime();
-        s->lease = (SandboxLease) {.deadline = settings->deadline ? s->created + settings->deadline : 0, .idle = settings->idle, .grace = settings->grace, .active = clock_boottime()};
+        s->lease = (SandboxLease) {.deadline = settings->deadline ? s->created + settings->deadline : 0, .idle = settings->idle, .grace = settings->grace, .active = clock_boottime(), .busy = 1}; // not idle until it is there
         s->memory_peak = s->cpu_usec = UINT64_MAX;
         s->manager = m;
         s->next = m->sandboxes;
@@ -634,10 +639,10 @@ static int sandbox_start(Sandbox *s, Instance *instance, Error *err) {
 // Nothing of it was ever told to anybody.
 static void sandbox_undo(Sandbox *s, Instance *instance) {
         s->message = strdup("it did not start");
+        s->state = SANDBOX_ENDED;
         sandbox_cut(s);
         if (s->has_group)
                 (void) cgroup_sandbox_kill(instance->box, s->id);
-        s->state = SANDBOX_ENDED;
         s->forget = true;
         sandbox_remove(s, SWEEP_FIRST);
 }
@@ -666,6 +671,7 @@ int sandbox_create(Instance *instance, const SandboxSettings *settings, Instance
                 return r;
         }
         sandbox_wait(s, done, userdata);
+        sandbox_arm(s);
         *ret = s;
         return 0;
 }

@@ -85,7 +85,7 @@ typedef struct Sandbox {
         unsigned oom_looks;
         SandboxWaiter *waiters;
         struct SandboxPausing *pausing;
-        sd_event_source *by_realtime, *by_boottime, *limit, *sweep, *oom, *probing;
+        sd_event_source *by_realtime, *by_boottime, *limit, *sweep, *oom, *oom_again, *probing;
 } Sandbox;
 
 // Rows of the runtimes that are there: a sentence for others. Pure.
@@ -110,6 +110,7 @@ int sandbox_pause(Sandbox *sandbox, bool paused, InstanceDone done, void *userda
 void sandbox_touch(Manager *manager, const char *place); // a command in it began or ended
 void sandbox_oom(Manager *manager, const char *place);   // one in it was killed for memory: all of it goes
 void sandbox_arm(Sandbox *sandbox);
+unsigned sandbox_commands(const Sandbox *sandbox); // that run in it
 void sandbox_ready(Sandbox *sandbox); // it runs, and its maker is told
 // sandbox_probe.c
 void sandbox_probe_begin(Sandbox *sandbox);

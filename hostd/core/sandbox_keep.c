@@ -23,7 +23,16 @@ void sandbox_unkeep(Instance *instance, const char *id) {
         (void) instance_control_send_named(instance, CONTROL_SANDBOX_GONE, id, -EBADF, NULL); // without hostd-instance there is no copy
 }
 
+// What stands still answers when it goes on.
 static int sandbox_not_found(sd_event_source *source, uint64_t usec, void *userdata) {
+        Sandbox *s = userdata;
+        const Instance *instance = instance_list_find(&s->manager->instances, s->instance);
+
+        if (s->box && ((instance && instance->paused) || cgroup_sandbox_froze(s->box, true))) {
+                (void) sd_event_source_set_time_relative(source, FOUND_LIMIT);
+                (void) sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+                return 0;
+        }
         sandbox_end(userdata, SANDBOX_CAUSE_LOST, "it did not answer after a restart of hostd");
         return 0;
 }
@@ -108,6 +117,9 @@ static int sandbox_take(Sandbox *s, Instance *instance, int fd, Error *err) {
         // One that stands still does not answer before it goes on.
         s->restoring = s->state != SANDBOX_PAUSED;
         command_link_restore(s->manager, place, s->channel);
+        s->lease.busy = sandbox_commands(s) + (s->state == SANDBOX_PAUSED);
+        if (!s->restoring)
+                s->limit = sd_event_source_disable_unref(s->limit);
         sandbox_arm(s);
         return 0;
 }

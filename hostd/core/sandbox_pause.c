@@ -92,10 +92,13 @@ static int pausing_watch(Sandbox *s) {
 }
 
 int sandbox_pause(Sandbox *s, bool paused, InstanceDone done, void *userdata, Error *err) {
+        const Instance *instance = instance_list_find(&s->manager->instances, s->instance);
         int r;
 
         if ((s->state != SANDBOX_RUNNING && s->state != SANDBOX_PAUSED) || s->restoring)
                 return error_set(err, ERR_BUSY, "sandbox %s is %s: only a running one can be paused and resumed", s->id, sandbox_state_to_string(s->state));
+        if (instance && instance->paused)
+                return error_set(err, ERR_BUSY, "%s is paused, and all of its sandboxes stand still with it", s->instance);
         sandbox_pause_forget(s, paused ? "it was paused once more" : "it was resumed meanwhile");
         s->pausing = calloc(1, sizeof(SandboxPausing));
         if (!s->pausing)

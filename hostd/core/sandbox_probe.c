@@ -73,7 +73,12 @@ void sandbox_probe_try(Sandbox *s) {
                 .guest = {.verb = GUEST_RUN, .user = s->root ? "0" : "1000", .cwd = GUEST_WORKSPACE, .argv = argv},
         };
         Command *command;
-        int r = place ? probe_pipes(fds) : -ENOMEM;
+        int r = place ? 0 : -ENOMEM;
+
+        if (s->state != SANDBOX_CREATING || !s->channel)
+                return; // it ended meanwhile, or its channel did: what comes of that is on its way
+        if (r >= 0)
+                r = probe_pipes(fds);
 
         if (r >= 0)
                 r = command_start(s->manager->commands, &request, &command, NULL);

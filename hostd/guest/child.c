@@ -75,6 +75,9 @@ static int child_sandbox_descriptors(const ChildSpec *spec) {
 
         if (binary < 0) // a sandbox in a sandbox
                 return -EOPNOTSUPP;
+        // The helper's own channel goes before anybody else's process can be looked into: see userns_become_agent().
+        if (dup3(STDIN_FILENO, SANDBOX_CHANNEL_FD, O_CLOEXEC) < 0)
+                return -errno;
         if (status < 0 || dup3(binary, SANDBOX_BINARY_FD, O_CLOEXEC) < 0 || dup3(status, SANDBOX_STATUS_FD, O_CLOEXEC) < 0)
                 return -errno;
         if (syscall(SYS_close_range, SANDBOX_BINARY_FD + 1U, SANDBOX_STATUS_FD - 1U, 0) < 0)

@@ -133,6 +133,14 @@ static void helper_fail(Helper *helper, HelperCommand *c, int errnum) {
         helper_finish(helper, c, (GuestHeader) {.type = GUEST_FAILED, .value = (uint32_t) abs(errnum), .flags = GUEST_STAGE_FORK});
 }
 
+// A fork that becomes a sandbox is open to the agent's user for a while: it knows of nobody's requests but its own.
+static void helper_forget(Helper *helper, const HelperCommand *own) {
+        for (size_t i = 0; i < GUEST_COMMANDS_MAX; i++)
+                if (&helper->commands[i] != own)
+                        request_done(&helper->commands[i].request);
+        explicit_bzero(helper->packet, sizeof(helper->packet));
+}
+
 // False when the fork must wait for another child to leave.
 static bool helper_fork(Helper *helper, HelperCommand *c) {
         int pair[2];
@@ -147,6 +155,8 @@ static bool helper_fork(Helper *helper, HelperCommand *c) {
                 ChildSpec spec = {.request = &c->request, .channel = helper->channel, .status = pair[1], .open_files = helper->open_files, .binary = helper->binary};
                 (void) close(pair[0]); // or its end of file would never come
                 memcpy(spec.fds, c->fds, sizeof(spec.fds));
+                if (c->request.header.value == GUEST_SANDBOX)
+                        helper_forget(helper, c);
                 child_run(&spec);
         }
         int errnum = errno;

@@ -16,6 +16,8 @@ bool request_id_valid(const char id[GUEST_ID_MAX + 3]) {
 }
 
 void request_done(Request *request) {
+        if (request->data) // secrets may be among it, and forks of this process are looked into by others
+                explicit_bzero(request->data, request->header.size - sizeof(request->header));
         free(request->data);
         free(request->argv);
         free(request->env);

@@ -147,6 +147,7 @@ static int bwrap_arguments(const SandboxSpec *spec, int workspace, int filter, c
         static const char *const first[] = {BWRAP, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup", "--unshare-net", "--as-pid-1"};
         // For a command's user: SETUID, SETGID; for its terminal: CHOWN, FOWNER; to end it: KILL; to give up the rest: SETPCAP.
         static const char *const kept[] = {"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_CHOWN", "CAP_FOWNER", "CAP_SETPCAP"};
+        static const char *const no_use[] = {"CAP_NET_ADMIN", "CAP_NET_RAW"}; // in a network of lo alone: more of the kernel, for nothing
         _cleanup_strv_ char **argv = NULL;
         char number[16], program[32];
         int r = 0;
@@ -168,6 +169,8 @@ static int bwrap_arguments(const SandboxSpec *spec, int workspace, int filter, c
                 r = bwrap_add(&argv, "--cap-drop", "CAP_SYS_ADMIN", NULL);
         if (r >= 0 && spec->root)
                 r = bwrap_add(&argv, "--cap-drop", "CAP_SYS_PTRACE", NULL); // our process 1 is not to be looked into
+        for (size_t i = 0; spec->root && i < ELEMENTS(no_use) && r >= 0; i++)
+                r = bwrap_add(&argv, "--cap-drop", no_use[i], NULL);
         if (r >= 0)
                 r = bwrap_add_root(&argv);
         if (r >= 0)

@@ -40,14 +40,14 @@ static void userns_mapper(const SandboxSpec *spec, pid_t pid, int gate) {
 static int userns_become_agent(const User *agent) {
         if (setgroups(0, NULL) < 0 || setresgid(agent->gid, agent->gid, agent->gid) < 0 || setresuid(agent->uid, agent->uid, agent->uid) < 0)
                 return -errno;
-        // Else the files of this process below /proc are root's of the host, and nobody here could map it. All that is in its memory is known
-        // to the instance's root, and the channel that it holds is the sandbox's.
+        // Else the files of this process below /proc are root's of the host, and nobody here could map it. What the helper had in
+        // its memory was wiped (helper_forget()), and the channel that it holds is the sandbox's.
         return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
 // As the agent, and in the namespace where it will be mounted.
 static int userns_workspace(const SandboxSpec *spec, int *ret) {
-        struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_MAGICLINKS};
+        struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS}; // an earlier sandbox may have left one in it
         struct stat st;
         int fd;
 

@@ -12,6 +12,7 @@ typedef struct TarWriter {
         int fd;
         const char *name;
         int changed;
+        uint64_t declared; // bytes that entries said they have: zeros stand for those that do not come
         TreeReader reader;
         TreeEntry entry;
         Error *err;
@@ -139,6 +140,9 @@ static int tar_write_entry(TarWriter *w) {
         char name[TREE_PATH_MAX + 3];
         int r;
 
+        w->declared += size;
+        if (w->declared > w->reader.limits.max_bytes)
+                return error_set(w->err, ERR_QUOTA, "the files are said to have more than %llu bytes", (unsigned long long) w->reader.limits.max_bytes);
         (void) snprintf(name, sizeof(name), "%s%s", path, entry->type == TREE_DIR ? "/" : "");
         r = tar_write_pax(w, entry, name, size);
         if (r >= 0)

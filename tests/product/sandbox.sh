@@ -60,6 +60,8 @@ check_status "no network yet" 2 'network' make --network private
 check_status "no template yet" 2 'template' make --template pt-box
 check_status "a workspace that is not there" 9 'workspace /nowhere' make -w /nowhere
 check_status "one that is not the agent's" 9 'workspace /etc' make -w /etc
+hostctl exec -u agent pt-a -- ln -sfn /home/agent /home/agent/elsewhere
+check_status "one behind a link" 9 'workspace /home/agent/elsewhere' make -w /home/agent/elsewhere
 for i in 1 2 3; do make >/dev/null; done
 check_status "more than its limit" 6 'sandboxes' make
 check_status "an unknown one" 3 'no sandbox' sb show sbnothere
@@ -74,6 +76,10 @@ check_is "ready when its probe succeeds" "running yes" sh -c "echo \$(hostctl sa
 check "and not before" test $(($(now_ms) - t)) -ge 300
 sb delete "$probed"
 check_status "one that does not succeed" 9 'probe did not succeed' make --probe-command false --probe-timeout 700ms
+check_status "one that runs when the time is over" 9 'probe did not succeed' make --probe-command 'sleep 60' --probe-timeout 700ms
+sleep 0.6 # in which another attempt would have come
+check "hostd goes on" hostd_answers
+check_status "nor does a deadline wait for it" 9 'deadline was over' make --probe-command 'sleep 60' --probe-timeout 1h --deadline 1s
 make --probe-command 'sleep 5; true' -k slow >/dev/null 2>&1 &
 sleep 0.7
 slow_one=$(hostctl sandbox list pt-a -f json | jq -r '.sandboxes[] | select(.key == "slow") | .id')
