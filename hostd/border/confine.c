@@ -153,6 +153,8 @@ int border_confine(const BorderConfine *confine, Error *err) {
                 r = limit(RLIMIT_NOFILE, confine->files_max);
         if (r >= 0 && confine->memory_bytes)
                 r = limit(RLIMIT_DATA, confine->memory_bytes);
+        if (r >= 0 && confine->file_bytes)
+                r = limit(RLIMIT_FSIZE, confine->file_bytes);
         if (r >= 0)
                 r = limit(RLIMIT_NPROC, 0); // of threads and processes to come; the filter has no call that makes one either
         if (r >= 0)

@@ -13,6 +13,7 @@
 typedef struct BorderConfine {
         uint64_t files_max;    // RLIMIT_NOFILE; 0: as it is
         uint64_t memory_bytes; // RLIMIT_DATA; 0: as it is
+        uint64_t file_bytes;   // RLIMIT_FSIZE, of each file that it writes; 0: as it is
         bool netlink;          // AF_NETLINK sockets (hostd-flow)
         bool write_files;      // makes, renames, removes files below directories that it has (hostd-flow)
         bool given;            // opens nothing and makes no socket: it works on what it is given, files that it may write among it (hostd-io)

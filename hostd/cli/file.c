@@ -2,6 +2,7 @@
 // File: push and pull. Bytes go through a pipe that we made; hostd-guest opens the file inside. A tree is the stream of
 // guest/tree.h; what a guest packed is unpacked here below one directory and nowhere else.
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -181,6 +182,16 @@ int command_file_push(Cli *cli, Args *args) {
         return first;
 }
 
+// A local failure with the stream not at its end: nobody would read on, so the other side would wait for room in the pipe, and this one for its answer.
+static int pull_end(FileTransfer *t, int in, int local, Error *local_err, Error *err) {
+        struct pollfd fd = {.fd = in, .events = POLLIN};
+
+        if (local >= 0 || (poll(&fd, 1, 0) == 1 && !(fd.revents & POLLIN)))
+                return file_transfer_end(t, local, local_err, err); // hostd may know more
+        error_move(err, local_err);
+        return local;
+}
+
 static int pull_bytes(FileTransfer *t, int in, int out, const char *local, Error *err) {
         const char *path = json_string_value(json_object_get(t->parameters, "path"));
         int r;
@@ -203,7 +214,7 @@ static int pull_file(FileTransfer *t, int in, int dir, const char *local, Error 
         fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd < 0)
                 return error_set_errno(err, errno, "cannot write %s", local);
-        r = file_transfer_end(t, pull_bytes(t, in, fd, local, &local_err), &local_err, err);
+        r = pull_end(t, in, pull_bytes(t, in, fd, local, &local_err), &local_err, err);
         if (r >= 0 && renameat(dir, temp, dir, base_name(local)) < 0)
                 r = error_set_errno(err, errno, "cannot write %s", local);
         if (r < 0)
@@ -224,7 +235,7 @@ static int pull_special(FileTransfer *t, int in, const char *local, Error *err) 
 
         if (fd < 0)
                 return error_set_errno(err, errno, "cannot write %s", local);
-        return file_transfer_end(t, pull_bytes(t, in, fd, local, &local_err), &local_err, err);
+        return pull_end(t, in, pull_bytes(t, in, fd, local, &local_err), &local_err, err);
 }
 
 static int pull_tree(FileTransfer *t, int in, int dir, const char *local, Error *err) {
@@ -232,7 +243,7 @@ static int pull_tree(FileTransfer *t, int in, int dir, const char *local, Error 
         TreeOptions options = {.name = base_name(local), .drop_special = true};
         int r = tree_unpack(dir, in, &options, &local_err);
 
-        return file_transfer_end(t, r, &local_err, err);
+        return pull_end(t, in, r, &local_err, err);
 }
 
 static int pull_one(FileTransfer *t, const char *location, const char *place, bool below, Error *err) {
@@ -259,7 +270,7 @@ static int pull_one(FileTransfer *t, const char *location, const char *place, bo
         if (r < 0)
                 return r;
         if (strcmp(place, "-") == 0)
-                return file_transfer_end(t, pull_bytes(t, in, STDOUT_FILENO, "standard output", &local_err), &local_err, err);
+                return pull_end(t, in, pull_bytes(t, in, STDOUT_FILENO, "standard output", &local_err), &local_err, err);
         if ((!t->recursive || t->tar) && is_special(local))
                 return pull_special(t, in, local, err);
         return t->recursive && !t->tar ? pull_tree(t, in, dir, local, err) : pull_file(t, in, dir, local, err);

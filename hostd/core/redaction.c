@@ -60,11 +60,13 @@ typedef char Names[REDACT_VALUES_MAX][33];
 static int put_values(const Instance *instance, int fd, Names names, size_t *n, Error *err) {
         const Secrets *s = instance->manager->secrets;
 
-        for (size_t i = 0; s && i < s->n_all && *n < REDACT_VALUES_MAX - 1; i++) {
+        for (size_t i = 0; s && i < s->n_all; i++) {
                 _cleanup_(value_freep) Value *value = NULL;
                 int r;
                 if (!is_granted(s, instance->record.name, i))
                         continue;
+                if (*n == REDACT_VALUES_MAX - 1)
+                        return error_set(err, ERR_QUOTA, "%s has grants of more than %d secrets, which are all that can be looked for in output", instance->record.name, REDACT_VALUES_MAX - 1);
                 r = secret_value(&s->vault, s->bindings[i]->secret, &value, err);
                 if (r >= 0)
                         r = put_value(fd, s->bindings[i]->secret, value);

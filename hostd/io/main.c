@@ -38,7 +38,7 @@ static void ignore_signals(void) {
 
 int main(int argc, char **argv) {
         static Keeper keeper = {.idle_after = IDLE_TIME};
-        const BorderConfine confine = {.memory_bytes = MEMORY_MAX, .files_max = FILES_MAX, .given = true};
+        const BorderConfine confine = {.memory_bytes = MEMORY_MAX, .files_max = FILES_MAX, .file_bytes = RING_SIZE_MAX, .given = true};
         _cleanup_error_ Error err = ERROR_NULL;
         int r, listening;
 

@@ -357,6 +357,7 @@ check "one that cannot look" until_true 10 eval 'listening 4020 && test -S broke
 check "lets no answer through" eval '[ "$(req 4020 api.example.com /any -D head)" = 502 ] && grep -q "^hostd: the head" body || ! cat body head'
 
 # ---- rotation ----
+printf value-0 | "$driver" "$dir" rotate token && "$driver" "$dir" fill $user || bad "a rotation"
 start $net load 4001 site/ca.pem "$ph" stop load.json
 load_pid=$last
 sleep 1

@@ -19,6 +19,8 @@ check "pull" quiet file pull pt-a:/home/agent/one back
 check "it comes back whole" cmp one back
 check_is "push from standard input" hello sh -c 'printf hello | hostctl file push - pt-a:/tmp/stdin && hostctl exec pt-a -- cat /tmp/stdin'
 check_is "pull to standard output" hello sh -c 'hostctl file pull pt-a:/tmp/stdin -'
+ex pt-a -- sh -c 'dd if=/dev/zero of=/tmp/eight bs=1048576 count=8 2>/dev/null'
+check_is "a reader that goes away ends it" "1 over" sh -c "timeout 20 sh -c 'hostctl file pull pt-a:/tmp/eight - 2>\"$work/pull\" | head -c 10 >/dev/null' && echo \$(grep -c 'standard output' \"$work/pull\") over"
 check_is "an empty file" 0 sh -c ': >empty; hostctl file push empty pt-a:/tmp/ && hostctl exec pt-a -- stat -c %s /tmp/empty'
 chmod 0750 one
 check_is "the mode of a file" 750 sh -c 'hostctl file push one pt-a:/tmp/m && hostctl exec pt-a -- stat -c %a /tmp/m'

@@ -13,7 +13,7 @@ how() { hostctl command kept -f csv -c id,state,exit | tr -d '\r' | sed -n "s/^$
 ended() { [[ $(how "$1") = ended* ]]; }
 records() { hostctl audit query --since 10min -f json | jq -r "[.records[] | select(.detail.id == \"$1\")] | sort_by(.seq) | map(.method[17:] + \" \" + .result) | join(\", \")"; }
 
-launch pt-a memory=512MiB pids=1024 disk=300MiB cpu=2 >/dev/null || { fail "launch" "pt-a"; finish; }
+launch pt-a memory=512MiB pids=4096 disk=300MiB cpu=2 >/dev/null || { fail "launch" "pt-a"; finish; }
 
 # --- begin and end
 id=$(start pt-a -- sh -c 'echo out; echo err >&2; exit 3')
