@@ -67,7 +67,7 @@ typedef struct FileReason {
 static FileReason file_reason(int errnum) {
         static const FileReason reasons[] = {
                 {EOPNOTSUPP, ERR_INVALID, "it is a pipe, a socket or a device, which are not opened"},
-                {ELOOP, ERR_INVALID, "it is a link, or there are too many on the way"},
+                {ELOOP, ERR_INVALID, "it is a link, or one that root does not follow, as it is another user's, is on the way"},
                 {EXDEV, ERR_INVALID, "another file system begins there, and none is crossed"},
                 {ENOKEY, ERR_NOT_FOUND, "there is no user or group of that name inside"},
                 {ESTALE, ERR_CONFLICT, "somebody else changed it meanwhile"},

@@ -51,11 +51,10 @@ int files_number(const Request *request, const char *key, uint64_t *ret) {
         return 1;
 }
 
-int files_parent(const char *path, int *ret_dir, const char **ret_name) {
+static int files_split(const char *path, char **ret_directory, const char **ret_name) {
         _cleanup_free_ char *copy = strdup(path);
         size_t n = strlen(path);
         char *slash;
-        int fd;
 
         if (!copy)
                 return -ENOMEM;
@@ -68,9 +67,32 @@ int files_parent(const char *path, int *ret_dir, const char **ret_name) {
                 return -EINVAL;
         if (!**ret_name)
                 *ret_name = ".";
-        fd = files_open(AT_FDCWD, copy, O_RDONLY | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+        *ret_directory = TAKE_PTR(copy);
+        return 0;
+}
+
+int files_parent(const char *path, int *ret_dir, const char **ret_name) {
+        _cleanup_free_ char *directory = NULL;
+        int r = files_split(path, &directory, ret_name), fd;
+
+        if (r < 0)
+                return r;
+        fd = files_open(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
         if (fd == -EACCES) // searchable, not readable, is enough
-                fd = files_open(AT_FDCWD, copy, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+                fd = files_open(AT_FDCWD, directory, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+        if (fd < 0)
+                return fd;
+        *ret_dir = fd;
+        return 0;
+}
+
+int files_parent_to_change(const char *path, int *ret_dir, const char **ret_name) {
+        _cleanup_free_ char *directory = NULL;
+        int r = files_split(path, &directory, ret_name), fd;
+
+        if (r < 0)
+                return r;
+        fd = files_walk(AT_FDCWD, directory);
         if (fd < 0)
                 return fd;
         *ret_dir = fd;
@@ -153,8 +175,8 @@ static int files_write_temp(int dir, const char *temp, mode_t mode, const FilesO
 }
 
 static int files_write_tree(const Request *request, int dir, const char *name, Error *err) {
-        // An existing directory, also by a link of the guest's own, is merged into.
-        int into = files_open(AT_FDCWD, request->path, O_RDONLY | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+        // An existing directory, also by a link, is merged into.
+        int into = files_walk(AT_FDCWD, request->path);
         TreeOptions options = {.name = into >= 0 ? "." : name, .keep_owner = files_may_give()};
         int r = tree_unpack(into >= 0 ? into : dir, STDIN_FILENO, &options, err);
 
@@ -174,7 +196,7 @@ static int files_write(const Request *request, Error *err) {
         if (r >= 0 && request->header.flags & GUEST_FLAG_PARENTS)
                 r = files_make_parents(request->path, &owner);
         if (r >= 0)
-                r = files_parent(request->path, &dir, &name);
+                r = files_parent_to_change(request->path, &dir, &name);
         if (r < 0)
                 return r;
         if (request->header.flags & GUEST_FLAG_RECURSIVE)
@@ -230,7 +252,7 @@ static int files_remove_tree(int dir, const char *name, unsigned depth) {
 static int files_remove(const Request *request, Error *err) {
         _cleanup_close_ int dir = -EBADF;
         const char *name;
-        int r = files_parent(request->path, &dir, &name);
+        int r = files_parent_to_change(request->path, &dir, &name);
 
         if (r < 0)
                 return r;

@@ -50,11 +50,12 @@ int files_make_parents(const char *path, const FilesOwner *owner) {
         for (char *name = copy + 1, *slash; (slash = strchr(name, '/')); name = slash + 1) {
                 int next, r;
                 *slash = 0;
-                next = files_open(at, name, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+                next = *name ? files_walk(at, name) : files_walk(at, ".");
                 if (next == -ENOENT) {
-                        if (mkdirat(at, name, FILES_MKDIR_MODE) < 0 && errno != EEXIST)
+                        bool made = mkdirat(at, name, FILES_MKDIR_MODE) == 0;
+                        if (!made && errno != EEXIST)
                                 return -errno;
-                        r = files_give(at, name, owner);
+                        r = made ? files_give(at, name, owner) : 0; // what others made meanwhile is theirs
                         if (r < 0)
                                 return r;
                         next = files_open(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, RESOLVE_NO_MAGICLINKS);
@@ -79,7 +80,7 @@ int files_mkdir(const Request *request, Error *err) {
         if (r >= 0 && parents)
                 r = files_make_parents(request->path, &owner);
         if (r >= 0)
-                r = files_parent(request->path, &dir, &name);
+                r = files_parent_to_change(request->path, &dir, &name);
         if (r < 0)
                 return r;
         if (mkdirat(dir, name, FILES_MKDIR_MODE) < 0) {
@@ -146,7 +147,7 @@ static int files_each(const FilesChange *change, int dir, const char *name, unsi
 static int files_change(const Request *request, const FilesChange *change) {
         _cleanup_close_ int dir = -EBADF;
         const char *name;
-        int r = files_parent(request->path, &dir, &name);
+        int r = files_parent_to_change(request->path, &dir, &name);
 
         if (r < 0)
                 return r;
@@ -191,14 +192,14 @@ int files_move(const Request *request, Error *err) {
 
         if (!to || to[0] != '/')
                 return -EINVAL;
-        r = files_parent(request->path, &dir, &name);
+        r = files_parent_to_change(request->path, &dir, &name);
         // What is not there makes no directories.
         if (r >= 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 r = -errno;
         if (r >= 0 && request->header.flags & GUEST_FLAG_PARENTS)
                 r = files_make_parents(to, &nobody);
         if (r >= 0)
-                r = files_parent(to, &to_dir, &to_name);
+                r = files_parent_to_change(to, &to_dir, &to_name);
         if (r < 0)
                 return r;
         if (strcmp(name, ".") == 0 || strcmp(to_name, ".") == 0)

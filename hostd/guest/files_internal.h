@@ -18,6 +18,9 @@ typedef struct FilesOwner { // -1: as it is
 int files_open(int dir, const char *path, uint64_t flags, uint64_t resolve);
 // The directory that holds the last component, and that component ("." for "/").
 int files_parent(const char *path, int *ret_dir, const char **ret_name);
+// The same on the way to a change: root follows no link that is somebody else's (-ELOOP).
+int files_parent_to_change(const char *path, int *ret_dir, const char **ret_name);
+int files_walk(int start, const char *path); // that directory, by the same rule; owned by the caller
 // The words of a request are KEY=VALUE. NULL, or 0: it is not there, and *ret stays.
 const char *files_option(const Request *request, const char *key);
 int files_number(const Request *request, const char *key, uint64_t *ret);

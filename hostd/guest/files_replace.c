@@ -122,7 +122,7 @@ int files_replace(const Request *request, Error *err) {
                 return -EINVAL;
         f.old_size = strlen(old);
         f.new_size = strlen(new);
-        r = files_parent(request->path, &dir, &name);
+        r = files_parent_to_change(request->path, &dir, &name);
         if (r < 0)
                 return r;
         f.in = fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);

@@ -21,6 +21,12 @@ check_is "push from standard input" hello sh -c 'printf hello | hostctl file pus
 check_is "pull to standard output" hello sh -c 'hostctl file pull pt-a:/tmp/stdin -'
 ex pt-a -- sh -c 'dd if=/dev/zero of=/tmp/eight bs=1048576 count=8 2>/dev/null'
 check_is "a reader that goes away ends it" "1 over" sh -c "timeout 20 sh -c 'hostctl file pull pt-a:/tmp/eight - 2>\"$work/pull\" | head -c 10 >/dev/null' && echo \$(grep -c 'standard output' \"$work/pull\") over"
+ex pt-a -- sh -c 'mkdir -p /opt/way && ln -sfn /opt/way /opt/own'
+hostctl exec -u agent pt-a -- ln -sfn /opt/way /home/agent/way
+check_status "root is not led by somebody else's link" 2 'root does not follow' hostctl file push --owner agent one pt-a:/home/agent/way/one
+check_status "nor does it give away what is behind one" 2 'root does not follow' hostctl file mkdir --parents --owner agent pt-a:/home/agent/way/deep/er
+check_is "nothing is there" "" sh -c 'hostctl exec pt-a -- ls /opt/way'
+check "but by its own" quiet file push one pt-a:/opt/own/one
 check_is "an empty file" 0 sh -c ': >empty; hostctl file push empty pt-a:/tmp/ && hostctl exec pt-a -- stat -c %s /tmp/empty'
 chmod 0750 one
 check_is "the mode of a file" 750 sh -c 'hostctl file push one pt-a:/tmp/m && hostctl exec pt-a -- stat -c %a /tmp/m'
