@@ -81,7 +81,7 @@ check_is "it leads there again" again from_origin 7100
 
 # --- limits
 check "limits are set live" hostctl set pt-a connections=5 destinations=50 traffic=1MiB download=10MiB
-check "and are in the kernel" sh -c "nft list chain inet hostd i$(printf %04x "$(slot pt-a)")_pass | grep -q 'ct count over 5'"
+check "and are in the kernel" sh -c "nft list chain inet hostd i$(printf %04x "$(slot pt-a)")_take | grep -q 'ct count over 5'"
 check_is "a little passes" "origin allowed" fetch pt-a $origin_allowed
 for directory in /tmp/hostd-origin.*; do head -c 3000000 /dev/zero >"$directory/big"; done
 total=0
