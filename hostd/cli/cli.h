@@ -17,6 +17,10 @@ typedef struct Cli {
 int cli_connect(Cli *cli, Error *err); // once; kept for further calls
 // One call on the connection.
 int cli_call(Cli *cli, const Method *method, json_t *parameters, json_t **ret, Error *err);
+// Sends a call with one end of a new pipe, ours is the one that `writes` says; cli_receive() has the answer.
+int cli_send_pipe(Cli *cli, const Method *method, json_t *parameters, bool writes, int *ret_fd, Error *err);
+// `local`: what became of our side of the pipe. hostd's sentence is better than ours where both failed. `ret` may be NULL.
+int cli_receive(Cli *cli, int local, Error *local_err, json_t **ret, Error *err);
 // "hostctl: sentence" on stderr; returns the exit status of the error.
 int cli_fail(const Error *err, int r);
 void cli_complain(const char *format, ...) _printf_(1, 2);

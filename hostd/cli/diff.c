@@ -111,30 +111,13 @@ static void print_lines(const ChangeList *list) {
 static int diff_read(Cli *cli, const Args *args, ChangeList *list, Error *err) {
         _cleanup_error_ Error local_err = ERROR_NULL;
         _cleanup_close_ int in = -EBADF;
-        json_t *reply = NULL;
-        int p[2], local, r = method_check(args->method, args->parameters, err);
+        int local, r = cli_send_pipe(cli, args->method, args->parameters, false, &in, err);
 
-        if (r >= 0)
-                r = cli_connect(cli, err);
-        if (r >= 0 && pipe2(p, O_CLOEXEC) < 0)
-                r = error_set_errno(err, errno, "cannot make a pipe");
-        if (r < 0)
-                return r;
-        in = p[0];
-        r = client_send(cli->client, args->method->name, args->parameters, false, &p[1], 1, err);
-        (void) close_fd(p[1]);
         if (r < 0)
                 return r;
         local = tree_changes_read(in, change_add, list, &list->cut, &local_err);
         in = close_fd(in); // if we gave up, so does the writer
-        r = client_receive(cli->client, &reply, err);
-        json_decref(reply);
-        // hostd's sentence is better than ours where both failed.
-        if (r >= 0 && local < 0) {
-                error_move(err, &local_err);
-                return local;
-        }
-        return r;
+        return cli_receive(cli, local, &local_err, NULL, err);
 }
 
 int command_diff(Cli *cli, Args *args) {

@@ -28,34 +28,17 @@ static char *trimmed(const char *path) {
 }
 
 int file_transfer_start(FileTransfer *t, bool push, int *ret_fd, Error *err) {
-        int p[2], r = method_check(t->args->method, t->parameters, err);
+        int r;
 
-        if (r >= 0)
-                r = cli_connect(t->cli, err);
-        if (r < 0)
-                return r;
         (void) signal(SIGPIPE, SIG_IGN); // a refused push shows as EPIPE, and hostd says why
-        if (pipe2(p, O_CLOEXEC) < 0)
-                return error_set_errno(err, errno, "cannot make a pipe");
-        (void) fcntl(p[0], F_SETPIPE_SZ, TRANSFER_PIPE); // smaller ones do, with more turns
-        r = client_send(t->cli->client, t->args->method->name, t->parameters, false, &p[!push], 1, err);
-        (void) close_fd(p[!push]);
-        *ret_fd = p[push];
-        if (r < 0)
-                *ret_fd = close_fd(p[push]);
+        r = cli_send_pipe(t->cli, t->args->method, t->parameters, push, ret_fd, err);
+        if (r >= 0)
+                (void) fcntl(*ret_fd, F_SETPIPE_SZ, TRANSFER_PIPE); // smaller ones do, with more turns
         return r;
 }
 
 int file_transfer_end(FileTransfer *t, int local, Error *local_err, Error *err) {
-        json_t *reply = NULL;
-        int r = client_receive(t->cli->client, &reply, err);
-
-        json_decref(reply);
-        if (r >= 0 && local < 0) {
-                error_move(err, local_err);
-                return local;
-        }
-        return r;
+        return cli_receive(t->cli, local, local_err, NULL, err);
 }
 
 int file_transfer_place(FileTransfer *t, const char *location, Error *err) {

@@ -86,32 +86,16 @@ static int read_lines(int fd, FlowList *list, Error *err) {
 }
 
 static int list_read(Cli *cli, const Args *args, FlowList *list, Error *err) {
-        json_t *reply = NULL;
-        int p[2], local, r = method_check(args->method, args->parameters, err);
         _cleanup_error_ Error local_err = ERROR_NULL;
+        int fd, local, r = cli_send_pipe(cli, args->method, args->parameters, false, &fd, err);
 
         list->rows = json_array();
-        if (r >= 0)
-                r = cli_connect(cli, err);
-        if (r >= 0 && pipe2(p, O_CLOEXEC) < 0)
-                r = error_set_errno(err, errno, "cannot make a pipe");
         if (r < 0)
                 return r;
-        r = client_send(cli->client, args->method->name, args->parameters, false, &p[1], 1, err);
-        (void) close_fd(p[1]);
-        if (r < 0) {
-                (void) close_fd(p[0]);
-                return r;
-        }
-        local = read_lines(p[0], list, &local_err);
-        r = client_receive(cli->client, &reply, err);
-        json_decref(reply);
+        local = read_lines(fd, list, &local_err);
+        r = cli_receive(cli, local, &local_err, NULL, err);
         if (r < 0)
-                return r; // hostd's sentence is better than ours
-        if (local < 0) {
-                error_move(err, &local_err);
-                return local;
-        }
+                return r;
         return list->whole ? 0 : error_set(err, ERR_INTERNAL, "the list of flows is not whole");
 }
 

@@ -43,7 +43,7 @@ static int copy(int from, int to, uint64_t length) {
 }
 
 // 1: it goes on; 0: it was the last.
-static int take(int fd, const IoFrame *frame) {
+static int take(int fd, const IoFrame *frame, Error *err) {
         if (frame->magic != IO_FRAME_MAGIC || frame->kind >= _IO_FRAME_MAX)
                 return -EBADMSG;
         switch ((IoFrameKind) frame->kind) {
@@ -56,8 +56,7 @@ static int take(int fd, const IoFrame *frame) {
                 cli_complain("%llu bytes from byte %llu on were dropped", (unsigned long long) frame->length, (unsigned long long) frame->offset);
                 return 1;
         case IO_FRAME_CUT:
-                cli_complain("from byte %llu on nothing was kept: hostd-io died while the command ran", (unsigned long long) frame->offset);
-                return 0;
+                return error_set(err, ERR_UNAVAILABLE, "from byte %llu on nothing was kept: hostd-io died while the command ran", (unsigned long long) frame->offset);
         case IO_FRAME_ENDED:
         case IO_FRAME_NOW:
         case _IO_FRAME_MAX:
@@ -75,29 +74,18 @@ static int take_all(int fd, Error *err) {
                 if (r == 0)
                         return error_set(err, ERR_UNAVAILABLE, "hostd-io ended before the output did");
                 if (r > 0)
-                        r = take(fd, &frame);
+                        r = take(fd, &frame, err);
         } while (r > 0);
-        return r < 0 ? error_set_errno(err, r, "cannot pass the output on") : 0;
+        return r < 0 && err->code == ERR_NONE ? error_set_errno(err, r, "cannot pass the output on") : r;
 }
 
 int command_logs(Cli *cli, Args *args) {
         _cleanup_error_ Error err = ERROR_NULL;
         _cleanup_close_ int from = -EBADF;
-        json_t *reply = NULL;
-        int p[2], r = method_check(args->method, args->parameters, &err);
+        int r = cli_send_pipe(cli, args->method, args->parameters, false, &from, &err);
 
         if (r >= 0)
-                r = cli_connect(cli, &err);
-        if (r >= 0 && pipe2(p, O_CLOEXEC) < 0)
-                r = error_set_errno(&err, errno, "cannot make a pipe");
-        if (r < 0)
-                return cli_fail(&err, r);
-        from = p[0];
-        r = client_send(cli->client, args->method->name, args->parameters, false, &p[1], 1, &err);
-        (void) close_fd(p[1]);
-        if (r >= 0)
-                r = client_receive(cli->client, &reply, &err);
-        json_decref(reply);
+                r = cli_receive(cli, 0, NULL, NULL, &err);
         if (r >= 0)
                 r = take_all(from, &err);
         return r < 0 ? cli_fail(&err, r) : 0;

@@ -64,29 +64,16 @@ static int ask(Cli *cli, const Args *args, json_t *list, Error *err) {
         json_t *reply = NULL;
         uint32_t wanted = 0;
         size_t n = 0;
-        int p[2], local, r = method_check(args->method, args->parameters, err);
+        int local, r = cli_send_pipe(cli, args->method, args->parameters, false, &in, err);
 
-        if (r >= 0)
-                r = cli_connect(cli, err);
-        if (r >= 0 && pipe2(p, O_CLOEXEC) < 0)
-                r = error_set_errno(err, errno, "cannot make a pipe");
-        if (r < 0)
-                return r;
-        in = p[0];
-        r = client_send(cli->client, args->method->name, args->parameters, false, &p[1], 1, err);
-        (void) close_fd(p[1]);
         if (r < 0)
                 return r;
         local = rows_read(in, rows, &n, &local_err);
         in = close_fd(in); // if we gave up, so does the writer
-        r = client_receive(cli->client, &reply, err);
+        r = cli_receive(cli, local, &local_err, &reply, err);
         wanted |= json_is_true(json_object_get(reply, "lock_only")) ? (uint32_t) GUEST_PACKAGES_LOCKED : 0;
         wanted |= json_is_true(json_object_get(reply, "no_scripts")) ? (uint32_t) GUEST_PACKAGES_NO_SCRIPTS : 0;
         json_decref(reply);
-        if (r >= 0 && local < 0) { // hostd's sentence is better than ours where both failed
-                error_move(err, &local_err);
-                return local;
-        }
         for (size_t i = 0; r >= 0 && i < n; i++)
                 (void) json_array_append_new(list, row_of(&rows[i], wanted));
         return r;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Run: what most commands do: one call, or one for each name, and the reply as the row says.
+#include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -37,6 +38,39 @@ int cli_call(Cli *cli, const Method *method, json_t *parameters, json_t **ret, E
         if (r >= 0)
                 r = cli_connect(cli, err);
         return r < 0 ? r : client_call(cli->client, method->name, parameters, ret, err);
+}
+
+int cli_send_pipe(Cli *cli, const Method *method, json_t *parameters, bool writes, int *ret_fd, Error *err) {
+        int p[2], r = method_check(method, parameters, err);
+
+        if (r >= 0)
+                r = cli_connect(cli, err);
+        if (r >= 0 && pipe2(p, O_CLOEXEC) < 0)
+                r = error_set_errno(err, errno, "cannot make a pipe");
+        if (r < 0)
+                return r;
+        r = client_send(cli->client, method->name, parameters, false, &p[!writes], 1, err);
+        (void) close_fd(p[!writes]);
+        if (r < 0)
+                (void) close_fd(p[writes]);
+        else
+                *ret_fd = p[writes];
+        return r;
+}
+
+int cli_receive(Cli *cli, int local, Error *local_err, json_t **ret, Error *err) {
+        json_t *reply = NULL;
+        int r = client_receive(cli->client, &reply, err);
+
+        if (r >= 0 && local < 0) {
+                error_move(err, local_err);
+                r = local;
+        }
+        if (r >= 0 && ret)
+                *ret = reply;
+        else
+                json_decref(reply);
+        return r;
 }
 
 static int run_one(Cli *cli, Args *args) {

@@ -7,12 +7,8 @@
 int command_sandbox_create(Cli *cli, Args *args) {
         _cleanup_error_ Error err = ERROR_NULL;
         json_t *reply = NULL;
-        int r = method_check(args->method, args->parameters, &err);
+        int r = cli_call(cli, args->method, args->parameters, &reply, &err);
 
-        if (r >= 0)
-                r = cli_connect(cli, &err);
-        if (r >= 0)
-                r = cli_call(cli, args->method, args->parameters, &reply, &err);
         if (r < 0)
                 return cli_fail(&err, r);
         printf("%s\n", json_string_value(json_object_get(reply, "id")) ?: "");

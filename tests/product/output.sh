@@ -96,7 +96,7 @@ check_is "without rights" "0000000000000000 2 1" sh -c "awk '/^CapEff|^Seccomp:|
 check "with little memory" [ "$(awk '/^VmHWM/ { print $2 }' "/proc/$pid/status")" -lt 32768 ]
 kill -9 "$pid"
 check_is "what it had written is there" "1 2 3 4 5" sh -c "hostctl logs pt-a $id 2>/dev/null | tr '\n' ' ' | sed 's/ \$//'"
-check_status "and that it died" 0 "nothing was kept: hostd-io died" hostctl logs pt-a "$id"
+check_status "and that it died" 9 "nothing was kept: hostd-io died" hostctl logs pt-a "$id"
 check_is "the next command has another one" again sh -c "hostctl logs -f pt-a \$(hostctl exec -d pt-a -- echo again)"
 hostctl command signal "$id" 9 >/dev/null
 
