@@ -34,18 +34,9 @@ void handle_command_start(Request *request);
 void handle_command_kept(Request *request); // background.c
 void handle_logs(Request *request);
 // file
-void handle_file_push(Request *request);
-void handle_file_pull(Request *request);
-void handle_file_list(Request *request);
-void handle_file_remove(Request *request);
-void handle_file_stat(Request *request);
-void handle_file_search(Request *request);
+void handle_file(Request *request); // every method of files, but for those that have a check of their own
 void handle_file_replace(Request *request);
-void handle_file_move(Request *request);
-void handle_file_mkdir(Request *request);
-void handle_file_chmod(Request *request);
 void handle_file_chown(Request *request);
-void handle_file_watch(Request *request);
 // sandbox
 void handle_sandbox_create(Request *request);
 void handle_sandbox_list(Request *request);

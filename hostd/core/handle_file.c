@@ -113,56 +113,26 @@ static void file_done(Command *command, const CommandRecord *record, void *userd
         request_release(request);
 }
 
-void handle_file_push(Request *request) {
-        request_enter(request, GUEST_WRITE);
-}
+void handle_file(Request *request) {
+        static const GuestVerb verbs[_METHOD_MAX] = {
+                [METHOD_FILE_PUSH] = GUEST_WRITE,     [METHOD_FILE_PULL] = GUEST_READ,       [METHOD_FILE_LIST] = GUEST_LIST,   [METHOD_FILE_REMOVE] = GUEST_REMOVE,
+                [METHOD_FILE_STAT] = GUEST_STAT,      [METHOD_FILE_SEARCH] = GUEST_SEARCH,   [METHOD_FILE_MOVE] = GUEST_MOVE,   [METHOD_FILE_MKDIR] = GUEST_MKDIR,
+                [METHOD_FILE_CHMOD] = GUEST_CHMOD,    [METHOD_FILE_CHOWN] = GUEST_CHOWN,     [METHOD_FILE_WATCH] = GUEST_WATCH, [METHOD_FILE_REPLACE] = GUEST_REPLACE,
+        };
 
-void handle_file_pull(Request *request) {
-        request_enter(request, GUEST_READ);
-}
-
-void handle_file_list(Request *request) {
-        request_enter(request, GUEST_LIST);
-}
-
-void handle_file_remove(Request *request) {
-        request_enter(request, GUEST_REMOVE);
-}
-
-void handle_file_stat(Request *request) {
-        request_enter(request, GUEST_STAT);
-}
-
-void handle_file_search(Request *request) {
-        request_enter(request, GUEST_SEARCH);
+        request_enter(request, verbs[request->id]);
 }
 
 void handle_file_replace(Request *request) {
         if (!*request_string(request, "old"))
                 request_failf(request, ERR_INVALID, "the text to replace must not be empty");
         else
-                request_enter(request, GUEST_REPLACE);
-}
-
-void handle_file_move(Request *request) {
-        request_enter(request, GUEST_MOVE);
-}
-
-void handle_file_mkdir(Request *request) {
-        request_enter(request, GUEST_MKDIR);
-}
-
-void handle_file_chmod(Request *request) {
-        request_enter(request, GUEST_CHMOD);
+                handle_file(request);
 }
 
 void handle_file_chown(Request *request) {
         if (!request_string(request, "owner") && !request_string(request, "group"))
                 request_failf(request, ERR_INVALID, "neither an owner nor a group is given");
         else
-                request_enter(request, GUEST_CHOWN);
-}
-
-void handle_file_watch(Request *request) {
-        request_enter(request, GUEST_WATCH);
+                handle_file(request);
 }

@@ -51,10 +51,11 @@ int files_number(const Request *request, const char *key, uint64_t *ret) {
         return 1;
 }
 
-static int files_split(const char *path, char **ret_directory, const char **ret_name) {
+static int files_enter(const char *path, int (*enter)(int start, const char *path), int *ret_dir, const char **ret_name) {
         _cleanup_free_ char *copy = strdup(path);
         size_t n = strlen(path);
         char *slash;
+        int fd;
 
         if (!copy)
                 return -ENOMEM;
@@ -67,36 +68,19 @@ static int files_split(const char *path, char **ret_directory, const char **ret_
                 return -EINVAL;
         if (!**ret_name)
                 *ret_name = ".";
-        *ret_directory = TAKE_PTR(copy);
+        fd = enter(AT_FDCWD, copy);
+        if (fd < 0)
+                return fd;
+        *ret_dir = fd;
         return 0;
 }
 
 int files_parent(const char *path, int *ret_dir, const char **ret_name) {
-        _cleanup_free_ char *directory = NULL;
-        int r = files_split(path, &directory, ret_name), fd;
-
-        if (r < 0)
-                return r;
-        fd = files_open(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
-        if (fd == -EACCES) // searchable, not readable, is enough
-                fd = files_open(AT_FDCWD, directory, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
-        if (fd < 0)
-                return fd;
-        *ret_dir = fd;
-        return 0;
+        return files_enter(path, files_directory, ret_dir, ret_name);
 }
 
 int files_parent_to_change(const char *path, int *ret_dir, const char **ret_name) {
-        _cleanup_free_ char *directory = NULL;
-        int r = files_split(path, &directory, ret_name), fd;
-
-        if (r < 0)
-                return r;
-        fd = files_walk(AT_FDCWD, directory);
-        if (fd < 0)
-                return fd;
-        *ret_dir = fd;
-        return 0;
+        return files_enter(path, files_walk, ret_dir, ret_name);
 }
 
 // At most `left` bytes. A file that shrinks meanwhile ends earlier, one that grows is read until its end.

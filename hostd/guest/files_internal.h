@@ -20,7 +20,8 @@ int files_open(int dir, const char *path, uint64_t flags, uint64_t resolve);
 int files_parent(const char *path, int *ret_dir, const char **ret_name);
 // The same on the way to a change: root follows no link that is somebody else's (-ELOOP).
 int files_parent_to_change(const char *path, int *ret_dir, const char **ret_name);
-int files_walk(int start, const char *path); // that directory, by the same rule; owned by the caller
+int files_directory(int start, const char *path); // owned by the caller
+int files_walk(int start, const char *path);      // the same, by that rule
 // The words of a request are KEY=VALUE. NULL, or 0: it is not there, and *ret stays.
 const char *files_option(const Request *request, const char *key);
 int files_number(const Request *request, const char *key, uint64_t *ret);

@@ -72,18 +72,17 @@ static int walk_as_root(int start, const char *path) {
         return TAKE_FD(at);
 }
 
+int files_directory(int start, const char *path) {
+        int fd = files_open(start, path, O_RDONLY | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
+
+        return fd == -EACCES ? files_open(start, path, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS) : fd; // searchable is enough
+}
+
 int files_walk(int start, const char *path) {
         _cleanup_close_ int at = -EBADF;
-        int fd;
 
-        if (geteuid() == 0)
-                at = walk_as_root(start, path);
-        else
-                at = files_open(start, path, O_PATH | O_DIRECTORY, RESOLVE_NO_MAGICLINKS);
-        if (at < 0)
-                return TAKE_FD(at);
-        fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd < 0 && errno == EACCES) // searchable, not readable, is enough
-                return TAKE_FD(at);
-        return fd < 0 ? -errno : fd;
+        if (geteuid() != 0)
+                return files_directory(start, path);
+        at = walk_as_root(start, path);
+        return at < 0 ? TAKE_FD(at) : files_directory(at, ".");
 }
