@@ -15,7 +15,7 @@ work=$(mktemp -d /var/tmp/hostd-border.XXXXXX)
 trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT TERM
 machine_install || exit 1
-machine_disk 2G || skip "no loop device"
+machine_disk 4G || skip "no loop device"
 mkdir "$work/tests"
 cp -a "$top"/tests/{lib,product,border} "$work/tests/"
 cat >"$work/inside.sh" <<'INSIDE'
@@ -25,6 +25,7 @@ printf 'default_template = "tiny";\nallow_degraded = [ "apparmor", "disk", "inod
 export HOSTD_RESTART='setsid hostd >>/srv/work/hostd.log 2>&1 </dev/null & echo $! >/run/hostd/quickstart.pid'
 bash -c "$HOSTD_RESTART"
 for _ in $(seq 100); do hostctl info >/dev/null 2>&1 && break; sleep 0.1; done
+if [ -n "${DELIVER_ROOT:-}" ]; then hostctl template import clients "$DELIVER_ROOT" >/dev/null || exit 1; fi
 for name in $(cat /srv/work/names); do bash /srv/work/tests/product/$name.sh; done
 INSIDE
 echo "$*" >"$work/names"
