@@ -74,7 +74,7 @@ static int write_leaves(int conf, const Site *site, const Ca *ca, const Binding 
         return r;
 }
 
-// All of a configuration that is not the bindings' own, and the paths in it.
+// The paths in a configuration.
 typedef struct Paths {
         char *sockets, *certificates, *map, *program;
 } Paths;
@@ -86,25 +86,21 @@ static void paths_done(Paths *paths) {
         free(paths->program);
 }
 
-static int config_fill(const Site *site, Paths *paths, HaproxyConfig *ret, Error *err) {
+static int config_fill(const Site *site, const Binding *const *bindings, size_t n, Paths *paths, HaproxyConfig *ret, Error *err) {
         *paths = (Paths) {below(site, SOCK), below(site, CONF "/" CRT), site_map(site), below(site, CONF "/" PROGRAM)};
         if (!paths->sockets || !paths->certificates || !paths->map || !paths->program)
                 return error_set_errno(err, ENOMEM, "cannot write a configuration");
         *ret = (HaproxyConfig) {.sockets = paths->sockets, .certificates = paths->certificates, .map = paths->map, .program = paths->program, .log = site->log,
-                                .authorities = site->authorities, .with_rules = site->with_rules, .rules = site->rules, .n_rules = site->n_rules};
+                                .bindings = bindings, .n_bindings = n, .authorities = site->authorities, .with_rules = site->with_rules, .rules = site->rules, .n_rules = site->n_rules};
         return 0;
 }
 
 int site_config(const Site *site, const Binding *const *bindings, size_t n, char **ret, Error *err) {
         _cleanup_(paths_done) Paths paths = {0};
         HaproxyConfig config;
-        int r = config_fill(site, &paths, &config, err);
+        int r = config_fill(site, bindings, n, &paths, &config, err);
 
-        if (r < 0)
-                return r;
-        config.bindings = bindings;
-        config.n_bindings = n;
-        return haproxy_config(&config, ret, err);
+        return r < 0 ? r : haproxy_config(&config, ret, err);
 }
 
 // ---- hosts ----
@@ -171,13 +167,10 @@ static int write_config(int conf, const Site *site, const Binding *const *bindin
         _cleanup_(paths_done) Paths paths = {0};
         _cleanup_free_ char *text = NULL, *program = NULL;
         HaproxyConfig config;
-        int r = config_fill(site, &paths, &config, err);
+        int r = config_fill(site, bindings, n, &paths, &config, err);
 
-        if (r < 0)
-                return r;
-        config.bindings = bindings;
-        config.n_bindings = n;
-        r = haproxy_config(&config, &text, err);
+        if (r >= 0)
+                r = haproxy_config(&config, &text, err);
         if (r >= 0)
                 r = haproxy_program(&config, &program, err);
         if (r < 0)

@@ -11,6 +11,16 @@ P, B = 0x800, 0x1000  # the first profile, the first sandbox
 OPEN = "allow@0.0.0.0/0@any@- allow@::/0@any@-"
 
 
+def dies(s):
+    """By its next packet."""
+    s.settimeout(0.5)
+    try:
+        s.sendall(b"z")
+        return s.recv(1) == b""
+    except OSError as e:
+        return isinstance(e, ConnectionResetError)
+
+
 def box(d, n, profile=P):
     ns = "s%d" % n
     if ns not in os.listdir("/run/netns"):
@@ -179,13 +189,7 @@ def test_live(d):
     # The server speaks last, to a flow that the instance's policy has revoked.
     state, s = tcp("s1", "93.1.1.1", 80)
     d.ok("policy 1")
-    s.settimeout(0.5)
-    try:
-        s.sendall(b"z")
-        dead = s.recv(1) == b""
-    except OSError as e:
-        dead = isinstance(e, ConnectionResetError)
-    check(dead, "an idle flow is cut by its next packet")
+    check(dies(s), "an idle flow is cut by its next packet")
     # A grant to the instance ends by itself, for its sandboxes too, and hostd is not needed for that.
     keep = "allow@93.1.1.0/24@tcp@80"
     d.ok("policy %d %s" % (P, OPEN))
@@ -240,13 +244,7 @@ def test_limits(d):
     state, s = tcp("s1", "93.1.1.1", 80)
     d.ok("cut 1 yes")
     d.ok("cut 1 no")
-    s.settimeout(0.5)
-    try:
-        s.sendall(b"z")
-        dead = s.recv(1) == b""
-    except OSError as e:
-        dead = isinstance(e, ConnectionResetError)
-    check(dead, "and what it cut does not come back with the network")
+    check(dies(s), "and what it cut does not come back with the network")
     check(tcp("s1", "93.1.1.1", 80)[0] == "open", "all is open again")
 
 

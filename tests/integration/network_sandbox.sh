@@ -1,14 +1,4 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# The network of sandboxes against real packets, in namespaces of its own: nothing of the machine's network is touched.
-# usage: network_sandbox.sh [path of network_driver]
-here=$(cd "$(dirname "$0")" && pwd)
-driver=${1:-.}
-[ -d "$driver" ] && driver=$driver/tests/integration/network_driver
-[ -x "$driver" ] || { echo "SKIP: no network_driver at $driver (make check builds it)"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
-[ "$(id -u)" = 0 ] || { echo "SKIP: needs root"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
-for tool in python3 ip nft unshare; do
-        command -v $tool >/dev/null || { echo "SKIP: no $tool"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
-done
-driver=$(realpath "$driver")
-exec unshare -n -m --propagation private bash -c 'mkdir -p /run/netns && mount -t tmpfs none /run/netns && mount -t tmpfs none /etc/sysctl.d; mount --bind /dev/null /etc/sysctl.conf; mount -t sysfs none /sys; exec python3 "$@"' - "$here/network_sandbox.py" "$driver"
+# The network of sandboxes against real packets, as network.sh. usage: network_sandbox.sh [path of network_driver]
+exec "$(dirname "$0")/network.sh" "${1:-.}" network_sandbox.py

@@ -378,6 +378,36 @@ static void told(void *userdata, const char *host, const char *ids) {
         snprintf(t->ids, sizeof(t->ids), "%s", ids);
 }
 
+// A log that says what is written to its pipe.
+typedef struct Heard {
+        char path[40];
+        int directory, fd;
+        HaproxyLog *log;
+        sd_event *event;
+} Heard;
+
+static void heard_open(Heard *h) {
+        *h = (Heard) {.path = "/tmp/hostd-test-haproxy.XXXXXX"};
+        assert_non_null(mkdtemp(h->path));
+        h->directory = open(h->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(sd_event_new(&h->event), 0);
+        assert_int_equal(haproxy_log_new(h->event, h->directory, getegid(), &h->log, NULL), 0);
+        h->fd = openat(h->directory, HAPROXY_LOG_PIPE, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+static void heard_line(Heard *h, const char *line) {
+        assert_true(dprintf(h->fd, "%s\n", line) > 0);
+        assert_true(sd_event_run(h->event, 1000000) > 0);
+}
+
+static void heard_close(Heard *h) {
+        h->log = haproxy_log_free(h->log);
+        sd_event_unref(h->event);
+        (void) close_fd(h->fd);
+        (void) close_fd(h->directory);
+        (void) io_remove_tree(AT_FDCWD, h->path);
+}
+
 static void test_alert(void **state) {
         static const struct {
                 const char *line, *host, *ids;
@@ -390,27 +420,17 @@ static void test_alert(void **state) {
                 {"\"alert\":\"placeholder\"", "", ""},
                 {"\"alert\":\"placeholder\",\"leaked\":\"00", "", "00"},
         };
-        char path[] = "/tmp/hostd-test-haproxy.XXXXXX";
-        _cleanup_close_ int directory = -EBADF, fd = -EBADF;
-        HaproxyLog *log = NULL;
-        sd_event *event = NULL;
+        Heard heard_log;
 
-        assert_non_null(mkdtemp(path));
-        directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        assert_int_equal(sd_event_new(&event), 0);
-        assert_int_equal(haproxy_log_new(event, directory, getegid(), &log, NULL), 0);
-        fd = openat(directory, HAPROXY_LOG_PIPE, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        heard_open(&heard_log);
         for (size_t i = 0; i < ELEMENTS(cases); i++) {
                 Told t = {.n = 0};
-                haproxy_log_listen(log, told, NULL, &t);
-                assert_true(dprintf(fd, "%s\n", cases[i].line) > 0);
-                assert_true(sd_event_run(event, 1000000) > 0);
+                haproxy_log_listen(heard_log.log, told, NULL, &t);
+                heard_line(&heard_log, cases[i].line);
                 if (t.n != (cases[i].host ? 1 : 0) || (t.n && (strcmp(t.host, cases[i].host) != 0 || strcmp(t.ids, cases[i].ids) != 0)))
                         fail_msg("%s: %u \"%s\" \"%s\"", cases[i].line, t.n, t.host, t.ids);
         }
-        log = haproxy_log_free(log);
-        sd_event_unref(event);
-        (void) io_remove_tree(AT_FDCWD, path);
+        heard_close(&heard_log);
 }
 
 static void heard(void *userdata, const char *counts) {
@@ -430,27 +450,17 @@ static void test_redacted(void **state) {
                 {"{\"host\":\"\\\"redacted\\\":\\\"0123456789abcdef 2 \\\"\",\"redacted\":\"\"}", NULL}, // written by a guest
                 {"{\"redacted\":\"name 2 \"}", NULL},
         };
-        char path[] = "/tmp/hostd-test-haproxy.XXXXXX";
-        _cleanup_close_ int directory = -EBADF, fd = -EBADF;
-        HaproxyLog *log = NULL;
-        sd_event *event = NULL;
+        Heard heard_log;
 
-        assert_non_null(mkdtemp(path));
-        directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        assert_int_equal(sd_event_new(&event), 0);
-        assert_int_equal(haproxy_log_new(event, directory, getegid(), &log, NULL), 0);
-        fd = openat(directory, HAPROXY_LOG_PIPE, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        heard_open(&heard_log);
         for (size_t i = 0; i < ELEMENTS(cases); i++) {
                 Told t = {.n = 0};
-                haproxy_log_listen(log, NULL, heard, &t);
-                assert_true(dprintf(fd, "%s\n", cases[i].line) > 0);
-                assert_true(sd_event_run(event, 1000000) > 0);
+                haproxy_log_listen(heard_log.log, NULL, heard, &t);
+                heard_line(&heard_log, cases[i].line);
                 if (t.n != (cases[i].counts ? 1 : 0) || (t.n && strcmp(t.ids, cases[i].counts) != 0))
                         fail_msg("%s: %u \"%s\"", cases[i].line, t.n, t.ids);
         }
-        log = haproxy_log_free(log);
-        sd_event_unref(event);
-        (void) io_remove_tree(AT_FDCWD, path);
+        heard_close(&heard_log);
 }
 
 int main(void) {
