@@ -28,3 +28,16 @@ void network_sandbox_address(const NetworkSettings *settings, uint16_t sandbox, 
         memcpy(ret->host_mac, ret->mac, sizeof(ret->mac));
         (void) snprintf(ret->host_ifname, sizeof(ret->host_ifname), SANDBOX_PREFIX "%04x" SANDBOX_MIDDLE "%04x", profile, sandbox);
 }
+
+bool network_sandbox_parse(const char *ifname, uint16_t *ret_profile, uint16_t *ret_sandbox) {
+        unsigned profile, sandbox;
+        char again[24];
+
+        if (sscanf(ifname, SANDBOX_PREFIX "%4x" SANDBOX_MIDDLE "%4x", &profile, &sandbox) != 2 || !network_is_profile((uint16_t) profile) ||
+            !network_is_sandbox((uint16_t) sandbox))
+                return false;
+        (void) snprintf(again, sizeof(again), SANDBOX_PREFIX "%04x" SANDBOX_MIDDLE "%04x", profile, sandbox);
+        *ret_profile = (uint16_t) profile;
+        *ret_sandbox = (uint16_t) sandbox;
+        return strcmp(again, ifname) == 0;
+}

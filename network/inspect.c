@@ -14,6 +14,7 @@
 #include "network/link.h"
 #include "network/nft.h"
 #include "network/network.h"
+#include "network/network_sandbox.h"
 #include "network/ruleset.h"
 
 // The slot in a name that begins with `prefix` and four hex digits; -1 for names of another form.
@@ -27,13 +28,11 @@ static int name_slot(const char *prefix, const char *name) {
         return (int) strtoul(digits, NULL, 16);
 }
 
-// Of sandboxes: "hvs0800x1001" is the sandbox's, whatever became of its profile.
+// Of a sandbox's wire, whatever became of its profile.
 static int name_sandbox(const char *name) {
-        size_t n = strlen(SANDBOX_PREFIX);
+        uint16_t profile, sandbox;
 
-        if (strlen(name) != n + 9 || name_slot(SANDBOX_PREFIX, (char[]) {name[0], name[1], name[2], name[3], name[4], name[5], name[6], 0}) < 0 || name[n + 4] != SANDBOX_MIDDLE[0])
-                return -1;
-        return name_slot(SANDBOX_MIDDLE, name + n + 4);
+        return network_sandbox_parse(name, &profile, &sandbox) ? sandbox : -1;
 }
 
 static int name_number(const char *prefix, const char *name) {

@@ -14,19 +14,6 @@
 #include "network/nft.h"
 #include "network/peer.h"
 
-// "hvs0800x1001", and nothing else.
-static bool name_parse(const char *ifname, SandboxWire *ret) {
-        unsigned profile, sandbox;
-        char again[24];
-
-        if (sscanf(ifname, SANDBOX_PREFIX "%4x" SANDBOX_MIDDLE "%4x", &profile, &sandbox) != 2 || !network_is_profile((uint16_t) profile) ||
-            !network_is_sandbox((uint16_t) sandbox))
-                return false;
-        (void) snprintf(again, sizeof(again), SANDBOX_PREFIX "%04x" SANDBOX_MIDDLE "%04x", profile, sandbox);
-        *ret = (SandboxWire) {(uint16_t) sandbox, (uint16_t) profile};
-        return strcmp(again, ifname) == 0;
-}
-
 static SandboxWire *wire_find(const Network *network, uint16_t sandbox) {
         for (size_t i = 0; i < network->n_sandboxes; i++)
                 if (network->sandboxes[i].sandbox == sandbox)
@@ -64,7 +51,7 @@ static int recover_source(const char *ifname, void *userdata) {
         Network *network = userdata;
         SandboxWire wire;
 
-        return name_parse(ifname, &wire) && slot_find(network, wire.profile) ? wire_note(network, wire) : 0;
+        return network_sandbox_parse(ifname, &wire.profile, &wire.sandbox) && slot_find(network, wire.profile) ? wire_note(network, wire) : 0;
 }
 
 int network_recover_sandboxes(Network *network) {
@@ -333,7 +320,7 @@ static int search_source(const char *ifname, void *userdata) {
         Search *search = userdata;
         SandboxWire wire;
 
-        return name_parse(ifname, &wire) && wire.sandbox == search->sandbox ? strv_append(&search->names, ifname) : 0;
+        return network_sandbox_parse(ifname, &wire.profile, &wire.sandbox) && wire.sandbox == search->sandbox ? strv_append(&search->names, ifname) : 0;
 }
 
 // One that is nobody's: whichever profiles it has been of.
@@ -354,7 +341,7 @@ static int leftovers_remove(const Network *network, uint16_t sandbox, Error *err
                 r = error_set_errno(err, r, "looking for what is left of a sandbox");
         for (char **p = search.names; r >= 0 && p && *p; p++) {
                 SandboxWire wire;
-                if (name_parse(*p, &wire))
+                if (network_sandbox_parse(*p, &wire.profile, &wire.sandbox))
                         r = wire_remove(network, wire, false, err);
         }
         strv_free(search.names);

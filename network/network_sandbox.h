@@ -7,6 +7,7 @@
 
 // Its interface is named after both, so that all interfaces of a profile have a beginning that no other has: the firewall asks for that.
 void network_sandbox_address(const NetworkSettings *settings, uint16_t sandbox, uint16_t profile, NetworkAddress *ret);
+bool network_sandbox_parse(const char *ifname, uint16_t *ret_profile, uint16_t *ret_sandbox); // of such a name, "hvs0800x1001", and of nothing else
 
 // Sandboxes. A profile is a slot without a wire, within the one of an instance: what its policy allows is allowed if the instance's allows it
 // too, the instance's limits and its switch hold over the sum, and a change of the instance's policy cuts what it does not allow any more.

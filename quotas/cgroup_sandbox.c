@@ -184,14 +184,6 @@ int cgroup_sandbox_freeze(CgroupBox *sandbox, bool frozen) {
         return cgroup_write(sandbox->fds[CGROUP_V2], "", "cgroup.freeze", frozen ? "1" : "0");
 }
 
-bool cgroup_sandbox_froze(CgroupBox *sandbox, bool frozen) {
-        char text[512];
-        uint64_t value;
-
-        return cgroup_read(sandbox->fds[CGROUP_V2], "", "cgroup.events", text, sizeof(text)) > 0 && cgroup_find_number(text, "frozen", &value) == 0 &&
-               (value != 0) == frozen;
-}
-
 int cgroup_sandbox_events_fd(CgroupBox *sandbox) {
         return cgroup_events_fd(sandbox->fds[CGROUP_V2], "");
 }

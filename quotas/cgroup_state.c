@@ -15,6 +15,12 @@ static int state_event(CgroupBox *box, const char *group, const char *key, uint6
         return r < 0 ? r : cgroup_find_number(text, key, ret);
 }
 
+bool cgroup_sandbox_froze(CgroupBox *sandbox, bool frozen) {
+        uint64_t value;
+
+        return state_event(sandbox, "", "frozen", &value) == 0 && (value != 0) == frozen;
+}
+
 int cgroup_wait_event(int root, const char *group, const char *key, bool value, usec_t deadline) {
         char path[CGROUP_PATH_MAX], text[512];
         uint64_t now;

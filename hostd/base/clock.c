@@ -26,6 +26,10 @@ usec_t clock_monotonic(void) {
         return clock_get(CLOCK_MONOTONIC);
 }
 
+usec_t clock_boottime(void) {
+        return clock_get(CLOCK_BOOTTIME);
+}
+
 usec_t clock_realtime(void) {
         return clock_get(CLOCK_REALTIME);
 }

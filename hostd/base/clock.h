@@ -13,6 +13,7 @@ typedef uint64_t usec_t;
 #define USEC_INFINITY UINT64_MAX
 
 usec_t clock_monotonic(void);
+usec_t clock_boottime(void); // goes on while the machine sleeps
 usec_t clock_realtime(void);
 // "2026-01-31T12:34:56.123456Z"; buf holds at least CLOCK_TEXT_MAX bytes. Returns buf.
 #define CLOCK_TEXT_MAX 32

@@ -76,13 +76,6 @@ static Instance *sandbox_instance(const Sandbox *s) {
         return instance_list_find(&s->manager->instances, s->instance);
 }
 
-static usec_t clock_boottime(void) {
-        struct timespec t;
-
-        (void) clock_gettime(CLOCK_BOOTTIME, &t);
-        return (usec_t) t.tv_sec * USEC_PER_SEC + (usec_t) t.tv_nsec / 1000;
-}
-
 static SandboxNow sandbox_now(void) {
         return (SandboxNow) {clock_realtime(), clock_boottime()};
 }
@@ -191,13 +184,17 @@ unsigned sandbox_commands(const Sandbox *s) {
         return n;
 }
 
+void sandbox_hold(Sandbox *s) {
+        s->lease.busy = sandbox_commands(s) + (s->state == SANDBOX_PAUSED);
+}
+
 void sandbox_touch(Manager *m, const char *place) {
         const char *id = strchr(place, '/');
         Sandbox *s = id ? sandbox_find(m, id + 1) : NULL;
 
         if (!s || !sandbox_is_alive(s) || s->state == SANDBOX_CREATING) // a probe's commands are nobody's
                 return;
-        s->lease.busy = sandbox_commands(s) + (s->state == SANDBOX_PAUSED);
+        sandbox_hold(s);
         s->lease.active = clock_boottime();
         // Only who has that clock needs it after a restart.
         if (s->lease.idle != 0)
@@ -484,7 +481,6 @@ static int sandbox_verify(Sandbox *s, Error *err) {
 
         if (pid <= 0 || !cgroup_box_has(s->box, pid))
                 return error_set(err, ERR_DENIED, "what answers is not in the sandbox");
-        s->pid = pid;
         return guest_channel_expect(s->channel, pid, err);
 }
 
@@ -526,7 +522,7 @@ bool sandbox_channel_synced(Manager *m, GuestChannel *channel) {
         else if (created)
                 sandbox_ready(s);
         else {
-                s->lease.busy = sandbox_commands(s) + (s->state == SANDBOX_PAUSED);
+                sandbox_hold(s);
                 sandbox_arm(s);
         }
         return true;

@@ -75,11 +75,10 @@ typedef struct Sandbox {
         bool restoring; // of a former hostd, and not found yet
         bool verified;  // what answers on its channel is in its group
         bool has_group, forget; // forget: as soon as the group is gone
-        pid_t pid;      // process 1
         CgroupBox *box; // its own
         GuestChannel *channel, *dying; // dying: cut off, and freed from the loop: its own handlers may be the cause
         GuestOwner owner;
-        char *probe; // owned; NULL: none, or it is over
+        char *probe; // owned; NULL: none
         usec_t probe_time;
         int errors; // what its runtime has to say; read once, when it failed
         unsigned oom_looks;
@@ -111,10 +110,10 @@ void sandbox_touch(Manager *manager, const char *place); // a command in it bega
 void sandbox_oom(Manager *manager, const char *place);   // one in it was killed for memory: all of it goes
 void sandbox_arm(Sandbox *sandbox);
 unsigned sandbox_commands(const Sandbox *sandbox); // that run in it
+void sandbox_hold(Sandbox *sandbox); // its idle clock, while commands run in it or it stands still
 void sandbox_ready(Sandbox *sandbox); // it runs, and its maker is told
 // sandbox_probe.c
 void sandbox_probe_begin(Sandbox *sandbox);
-void sandbox_probe_try(Sandbox *sandbox);
 // sandbox_pause.c
 void sandbox_pause_forget(Sandbox *sandbox, const char *why);
 void sandbox_pause_done(Sandbox *sandbox); // without a word

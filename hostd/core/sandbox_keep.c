@@ -117,7 +117,7 @@ static int sandbox_take(Sandbox *s, Instance *instance, int fd, Error *err) {
         // One that stands still does not answer before it goes on.
         s->restoring = s->state != SANDBOX_PAUSED;
         command_link_restore(s->manager, place, s->channel);
-        s->lease.busy = sandbox_commands(s) + (s->state == SANDBOX_PAUSED);
+        sandbox_hold(s);
         if (!s->restoring)
                 s->limit = sd_event_source_disable_unref(s->limit);
         sandbox_arm(s);

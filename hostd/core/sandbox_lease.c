@@ -2,12 +2,6 @@
 // SandboxLease: see sandbox_lease.h.
 #include "core/sandbox_lease.h"
 
-const char *sandbox_clock_to_string(SandboxClock clock) {
-        static const char *const names[_SANDBOX_CLOCK_MAX] = {"none", "deadline", "idle", "grace"};
-
-        return clock >= 0 && clock < _SANDBOX_CLOCK_MAX ? names[clock] : NULL;
-}
-
 static usec_t lease_add(usec_t at, usec_t span) {
         usec_t sum;
 

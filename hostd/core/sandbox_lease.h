@@ -14,7 +14,6 @@
 #include "base/clock.h"
 
 typedef enum SandboxClock { SANDBOX_CLOCK_NONE, SANDBOX_CLOCK_DEADLINE, SANDBOX_CLOCK_IDLE, SANDBOX_CLOCK_GRACE, _SANDBOX_CLOCK_MAX } SandboxClock;
-const char *sandbox_clock_to_string(SandboxClock clock);
 
 typedef struct SandboxLease {
         usec_t deadline;    // realtime; 0: none

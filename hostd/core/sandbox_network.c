@@ -246,18 +246,6 @@ SandboxProfile *sandbox_network_profile(const SandboxNetwork *network) {
         return network->profile;
 }
 
-json_t *sandbox_network_describe(const SandboxNetwork *network) {
-        char four[INET_ADDRSTRLEN] = "", six[INET6_ADDRSTRLEN] = "";
-        json_t *policies = json_array();
-
-        for (char **p = network->profile->policies; p && *p; p++)
-                (void) json_array_append_new(policies, json_string(*p));
-        (void) inet_ntop(AF_INET, &network->address.ipv4, four, sizeof(four));
-        (void) inet_ntop(AF_INET6, &network->address.ipv6, six, sizeof(six));
-        return json_pack("{s:s, s:o, s:s, s:s, s:s}", "of", network->profile->own ? "instance" : "policies", "policies", policies, "ipv4", four, "ipv6", six, "interface",
-                         network->address.host_ifname);
-}
-
 static uint16_t number_choose(const Manager *m) {
         SandboxNetworks *all = networks_of(m);
         const unsigned count = NETWORK_SANDBOX_LAST - NETWORK_SANDBOX_FIRST + 1;

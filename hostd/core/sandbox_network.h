@@ -25,7 +25,6 @@ int sandbox_network_plug(SandboxNetwork *network, int netns, Error *err);
 SandboxNetwork *sandbox_network_free(SandboxNetwork *network);
 uint16_t sandbox_network_number(const SandboxNetwork *network);
 const NetworkAddress *sandbox_network_address(const SandboxNetwork *network);
-json_t *sandbox_network_describe(const SandboxNetwork *network); // for people: policies, addresses
 
 // ---- the rest of the daemon
 void sandbox_network_apply(Instance *instance); // its policies, or the texts of policies, are others

@@ -12,6 +12,8 @@
 #define PROBE_EVERY (200 * USEC_PER_MSEC)
 #define PROBE_LIMIT (10 * USEC_PER_SEC) // of one attempt
 
+static void sandbox_probe_try(Sandbox *s);
+
 static int probe_over(sd_event_source *source, uint64_t usec, void *userdata) {
         sandbox_end(userdata, SANDBOX_CAUSE_FAILED, "its probe did not succeed in time");
         return 0;
@@ -64,7 +66,7 @@ static int probe_pipes(int fds[3]) {
         return 0;
 }
 
-void sandbox_probe_try(Sandbox *s) {
+static void sandbox_probe_try(Sandbox *s) {
         char sh[] = "/bin/sh", c[] = "-c", script[] = "exec </dev/null >/dev/null 2>&1; eval \"$1\"", name[] = "probe", *argv[] = {sh, c, script, name, s->probe, NULL};
         _cleanup_free_ char *place = sandbox_place(s);
         int fds[3] = {-EBADF, -EBADF, -EBADF};

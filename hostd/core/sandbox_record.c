@@ -158,7 +158,7 @@ json_t *sandbox_describe(Sandbox *s) {
                                    s->restoring ? "restoring" : sandbox_state_to_string(s->state), "runtime", s->runtime, "network", "none", "root", s->root, "caller",
                                    s->caller, "labels", s->labels, "memory", describe_number(s->memory), "pids", describe_number(s->pids), "cpu",
                                    s->millicpus > INT64_MAX ? json_null() : json_real((double) s->millicpus / 1000), "disk", describe_number(s->disk), "commands",
-                                   (int) s->lease.busy);
+                                   (int) sandbox_commands(s));
 
         if (!object)
                 return NULL;
@@ -181,7 +181,7 @@ json_t *sandbox_describe(Sandbox *s) {
 Sandbox *sandbox_free(Sandbox *s) {
         if (!s)
                 return NULL;
-        sd_event_source **sources[] = {&s->by_realtime, &s->by_boottime, &s->limit, &s->sweep, &s->oom, &s->probing};
+        sd_event_source **sources[] = {&s->by_realtime, &s->by_boottime, &s->limit, &s->sweep, &s->oom, &s->oom_again, &s->probing};
         for (size_t i = 0; i < ELEMENTS(sources); i++)
                 *sources[i] = sd_event_source_disable_unref(*sources[i]);
         if (s->manager)

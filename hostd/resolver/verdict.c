@@ -56,7 +56,9 @@ static bool type_is_enabled(const ViewSlot *view, uint16_t type) {
 }
 
 // A name that is allowed because all addresses of one family are has none of the other: a client that had one would go there first, and be cut off.
-static bool family_is_allowed(const ViewSlot *view, const char *name, uint16_t type) {
+static bool family_is_allowed(const ViewSlot *view, const PolicyDecision *decision, const char *name, uint16_t type) {
+        if (decision->rule->kind != RULE_ADDRESS && (!decision->outer || decision->outer->kind != RULE_ADDRESS))
+                return true; // by its name: whichever family it has
         PolicyQuestion question = {.name = name, .protocol = POLICY_ANY, .family = type == DNS_A ? AF_INET : AF_INET6};
 
         return policy_decide(view->compiled, &question).action == POLICY_ALLOW;
@@ -68,7 +70,7 @@ static void verdict_type(const ViewSlot *view, const char *name, uint16_t type, 
         switch (type) {
         case DNS_A:
         case DNS_AAAA:
-                v->pass = family_is_allowed(view, name, type);
+                v->pass = family_is_allowed(view, &v->decision, name, type);
                 v->answered = !v->pass;
                 break;
         case DNS_CNAME:
