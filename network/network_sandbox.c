@@ -49,7 +49,7 @@ bool network_has_sandboxes(const NetworkSettings *settings) {
 
 static int recover_source(const char *ifname, void *userdata) {
         Network *network = userdata;
-        SandboxWire wire;
+        SandboxWire wire = {0};
 
         return network_sandbox_parse(ifname, &wire.profile, &wire.sandbox) && slot_find(network, wire.profile) ? wire_note(network, wire) : 0;
 }
@@ -318,7 +318,7 @@ typedef struct Search { uint16_t sandbox; char **names; } Search;
 
 static int search_source(const char *ifname, void *userdata) {
         Search *search = userdata;
-        SandboxWire wire;
+        SandboxWire wire = {0};
 
         return network_sandbox_parse(ifname, &wire.profile, &wire.sandbox) && wire.sandbox == search->sandbox ? strv_append(&search->names, ifname) : 0;
 }
@@ -340,7 +340,7 @@ static int leftovers_remove(const Network *network, uint16_t sandbox, Error *err
         if (r < 0)
                 r = error_set_errno(err, r, "looking for what is left of a sandbox");
         for (char **p = search.names; r >= 0 && p && *p; p++) {
-                SandboxWire wire;
+                SandboxWire wire = {0};
                 if (network_sandbox_parse(*p, &wire.profile, &wire.sandbox))
                         r = wire_remove(network, wire, false, err);
         }

@@ -252,7 +252,7 @@ static const Param params_file_move[] = {
 static const Param params_file_mkdir[] = {
         FILE_PARAMS,
         PARENTS_PARAM,
-        {"mode", 'm', PARAM_INT, 0, .min = 0, .max = 07777, .meta = "MODE", .doc = "its permissions, octal (default 755)"},
+        {"mode", 'm', PARAM_INT, 0, .min = 1, .max = 07777, .meta = "MODE", .doc = "its permissions, octal (default 755)"},
         OWNER_PARAMS,
         END,
 };

@@ -5,18 +5,24 @@
 #define CONSOLE_ESCAPE 0x1d // ^]
 
 // In the background: nothing of what a terminal or a login is for. Prints the id, for scripts.
-int command_start(Cli *cli, Args *args) {
-        const Method *method = method_get(METHOD_COMMAND_START);
+// Just the id, for scripts.
+static int print_id(Cli *cli, const Method *method, Args *args) {
         _cleanup_error_ Error err = ERROR_NULL;
         json_t *reply = NULL;
-        int r = method_check(method, args->parameters, &err);
+        int r = cli_call(cli, method, args->parameters, &reply, &err);
 
-        if (r >= 0)
-                r = cli_call(cli, method, args->parameters, &reply, &err);
         if (r >= 0)
                 printf("%s\n", json_string_value(json_object_get(reply, "id")) ?: "");
         json_decref(reply);
         return r < 0 ? cli_fail(&err, r) : 0;
+}
+
+int command_start(Cli *cli, Args *args) {
+        return print_id(cli, method_get(METHOD_COMMAND_START), args);
+}
+
+int command_sandbox_create(Cli *cli, Args *args) {
+        return print_id(cli, args->method, args);
 }
 
 int command_exec(Cli *cli, Args *args) {

@@ -63,8 +63,8 @@ static void record(Approvals *s, const Approval *a, const char *user, const char
         _cleanup_error_ Error err = ERROR_NULL;
 
         (void) json_object_set_new(detail, "uid", json_integer(a->uid));
-        if (s->manager->audit && audit_append(s->manager->audit, &audit, &err) < 0)
-                manager_warn(s->manager, "audit-write", "host", "the audit log cannot be written: %s", error_message(&err, -EIO));
+        if (s->manager->audit)
+                manager_note_audit(s->manager, audit_append(s->manager->audit, &audit, &err), &err);
         json_decref(detail);
 }
 

@@ -173,11 +173,11 @@ void background_remove(Instance *instance) {
         }
 }
 
-// ---- what is kept ----
-
-static void followed(void *userdata, int r, const IoNumbers *numbers, Error *err) {
-        request_done(userdata, r, err);
+void background_evicted(Manager *m, const char *id) {
+        row_set(m, id, NULL);
 }
+
+// ---- what is kept ----
 
 static bool follows_too_much(const Request *request) {
         unsigned n = 0;
@@ -208,7 +208,7 @@ void handle_logs(Request *request) {
                 return;
         }
         follow.fd = request->fds[0];
-        r = io_link_follow(&place, &follow, followed, request_hold(request), &err);
+        r = io_link_follow(&place, &follow, request_done, request_hold(request), &err);
         request->fds[0] = close_fd(request->fds[0]); // or the output would not end
         if (r < 0)
                 request_done(request, r, &err);

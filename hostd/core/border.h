@@ -86,4 +86,5 @@ bool border_has_user(const BorderConfig *config, BorderPart part);
 // Connects. -ECONNREFUSED or -ENOENT: nobody listens.
 int border_connect(const BorderConfig *config, BorderPart part);
 // By fork, with its sockets.
+int border_directory(const char *path, uid_t uid, gid_t gid, Error *err); // makes it that user's alone, also where it is there
 int border_spawn(const BorderConfig *config, BorderPart part, pid_t *ret_pid, int *ret_pidfd, Error *err);

@@ -210,13 +210,13 @@ static int sockets_make(const BorderConfig *config, BorderPart part, Sockets *so
 }
 
 // As systemd makes it: its user's alone.
-static int directory_make(const char *path, const ProcessSpec *spec, Error *err) {
+int border_directory(const char *path, uid_t uid, gid_t gid, Error *err) {
         _cleanup_close_ int fd = -EBADF;
 
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
                 return error_set_errno(err, errno, "cannot make %s", path);
         fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 || fchown(fd, spec->uid, spec->gid) < 0 || fchmod(fd, 0700) < 0)
+        if (fd < 0 || fchown(fd, uid, gid) < 0 || fchmod(fd, 0700) < 0)
                 return error_set_errno(err, errno, "cannot make %s", path);
         return 0;
 }
@@ -245,7 +245,7 @@ int border_spawn(const BorderConfig *config, BorderPart part, pid_t *ret_pid, in
         if (r >= 0)
                 r = sockets_make(config, part, &sockets, err);
         if (r >= 0 && directory)
-                r = directory_make(directory, &spec, err);
+                r = border_directory(directory, spec.uid, spec.gid, err);
         if (r < 0)
                 return r;
         (void) snprintf(fds, sizeof(fds), "LISTEN_FDS=%zu", sockets.n);

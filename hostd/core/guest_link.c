@@ -138,8 +138,7 @@ static void audit_end(Manager *m, const char *caller, const char *instance, json
         _cleanup_error_ Error err = ERROR_NULL;
         AuditRecord audit = {.user = caller, .method = "io.hostd.Command.Exec", .target = instance, .result = "ended", .detail = detail};
 
-        if (audit_append(m->audit, &audit, &err) < 0)
-                manager_warn(m, "audit-write", "host", "the audit log cannot be written: %s", error_message(&err, -EIO));
+        manager_note_audit(m, audit_append(m->audit, &audit, &err), &err);
         json_decref(detail);
 }
 

@@ -294,7 +294,7 @@ static void enter_now(Request *request) {
 }
 
 // Its output has a place before it begins.
-static void output_kept(void *userdata, int r, const IoNumbers *numbers, Error *err) {
+static void output_kept(void *userdata, int r, Error *err) {
         Request *request = userdata;
 
         request->kept = r >= 0;

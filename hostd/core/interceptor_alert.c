@@ -52,8 +52,7 @@ static void tell(Interceptor *i, const char *id, const char *host) {
 
         i->alerts_untold = 0;
         event_publish(m->bus, "secret-alert", i->instance, json_incref(detail));
-        if (audit_append(m->audit, &record, &err) < 0)
-                manager_warn(m, "audit-write", "host", "the audit log cannot be written: %s", error_message(&err, -EIO));
+        manager_note_audit(m, audit_append(m->audit, &record, &err), &err);
         json_decref(detail);
         tell_flow(i, id, host);
 }

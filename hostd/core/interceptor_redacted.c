@@ -16,8 +16,7 @@ static void tell(Interceptor *i) {
         i->redacted = NULL;
         i->redacted_told = clock_monotonic();
         event_publish(m->bus, "secret-redacted", i->instance, json_incref(detail));
-        if (audit_append(m->audit, &record, &err) < 0)
-                manager_warn(m, "audit-write", "host", "the audit log cannot be written: %s", error_message(&err, -EIO));
+        manager_note_audit(m, audit_append(m->audit, &record, &err), &err);
         json_decref(detail);
 }
 

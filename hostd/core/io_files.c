@@ -9,6 +9,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/valid.h"
+#include "core/background.h"
 #include "core/manager.h"
 #include "io/budget.h"
 
@@ -110,7 +111,7 @@ static int make_room(const IoPlace *place, int directory, const IoFilesSpec *spe
         for (size_t i = 0; i < listed->n; i++)
                 if (listed->files[i].evict) {
                         (void) unlinkat(directory, listed->names[i], 0);
-                        io_link_evicted(place, listed->names[i]);
+                        background_evicted(place->manager, listed->names[i]);
                 }
         return *size > 0 ? 0 : -EDQUOT;
 }
@@ -120,9 +121,18 @@ int io_files_make(const IoPlace *place, const IoFilesSpec *spec, uint64_t *size,
         int fd, r = directory < 0 ? directory : make_room(place, directory, spec, size);
 
         if (r == -EDQUOT)
-                return error_set(err, ERR_QUOTA, "there is no room for the output of one more command: those that run have it all (64 MiB for an instance, as much for each sandbox, 256 MiB together)");
+                return error_set(err, ERR_QUOTA, "there is no room for the output of one more command: those that run have it all (64 MiB for an instance)");
         if (r < 0)
                 return error_set_errno(err, r, "cannot make a file for the output");
         fd = openat(directory, spec->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        return fd < 0 ? error_set_errno(err, errno, "cannot make a file for the output") : fd;
+        if (fd < 0)
+                return error_set_errno(err, errno, "cannot make a file for the output");
+        // What it may become counts from now on.
+        if (ftruncate(fd, (off_t) *size) < 0) {
+                r = error_set_errno(err, errno, "cannot make a file for the output");
+                (void) close_fd(fd);
+                (void) unlinkat(directory, spec->name, 0);
+                return r;
+        }
+        return fd;
 }

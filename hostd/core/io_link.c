@@ -62,13 +62,13 @@ static void ask_free(IoAsk *ask) {
         free(ask);
 }
 
-static void ask_end(IoLink *link, IoAsk *ask, int r, const IoNumbers *numbers, Error *err) {
+static void ask_end(IoLink *link, IoAsk *ask, int r, Error *err) {
         const IoPlace place = place_of(link);
 
         if (r < 0 && ask->message.type == IO_NEW && !ask->makes_file) // it was made
                 io_files_remove(&place, ask->message.id);
         if (ask->done)
-                ask->done(ask->userdata, r, numbers, err);
+                ask->done(ask->userdata, r, err);
         ask_free(ask);
 }
 
@@ -76,7 +76,7 @@ static void ask_fail(IoLink *link, IoAsk *ask, const char *why) {
         _cleanup_error_ Error err = ERROR_NULL;
         int r = error_set(&err, ERR_UNAVAILABLE, "hostd-io, which keeps the output of commands, %s", why);
 
-        ask_end(link, ask, r, NULL, &err);
+        ask_end(link, ask, r, &err);
 }
 
 static void fail_all(IoLink *link, const char *why) {
@@ -91,17 +91,25 @@ static void fail_all(IoLink *link, const char *why) {
 
 // ---- the connection ----
 
-static bool is_live(const char *name, void *userdata) {
-        const IoLink *link = userdata;
-
+static bool is_known(const IoLink *link, const char *name) {
         for (size_t i = 0; i < link->n_live; i++)
                 if (strcmp(link->live[i], name) == 0)
                         return true;
         return false;
 }
 
+// Also what is on its way there: its file is made, and its command about to begin.
+static bool is_live(const char *name, void *userdata) {
+        const IoLink *link = userdata;
+
+        for (const IoAsk *ask = link->asks; ask; ask = ask->next)
+                if (ask->message.type == IO_NEW && !ask->makes_file && strcmp(ask->message.id, name) == 0)
+                        return true;
+        return is_known(link, name);
+}
+
 static bool live_add(IoLink *link, const char *name) {
-        if (link->n_live >= IO_OUTPUTS_MAX || is_live(name, link))
+        if (link->n_live >= IO_OUTPUTS_MAX || is_known(link, name))
                 return false;
         memcpy(link->live[link->n_live++], name, IO_ID_MAX);
         return true;
@@ -169,15 +177,9 @@ static void arm(IoLink *link, usec_t span) {
 
 // ---- what it says ----
 
-static IoNumbers numbers_of(const IoMessage *m) {
-        return (IoNumbers) {.written = m->written[RING_OUT] + m->written[RING_ERR], .kept = m->kept[RING_OUT] + m->kept[RING_ERR], .redacted = m->redacted,
-                            .live = m->flags & IO_FLAG_LIVE, .ended = m->flags & IO_FLAG_ENDED};
-}
-
 static bool answered(IoLink *link, const IoMessage *m) {
         IoAsk *ask = link->asks;
         _cleanup_error_ Error err = ERROR_NULL;
-        IoNumbers numbers = numbers_of(m);
 
         if (!ask || !ask->sent || ask->message.cookie != m->cookie || m->error > 0)
                 return false;
@@ -189,7 +191,7 @@ static bool answered(IoLink *link, const IoMessage *m) {
                 (void) live_drop(link, ask->message.id);
         if (m->error < 0)
                 (void) error_set_errno(&err, m->error, "hostd-io, which keeps the output of commands, cannot do it");
-        ask_end(link, ask, m->error, m->error < 0 ? NULL : &numbers, m->error < 0 ? &err : NULL);
+        ask_end(link, ask, m->error, m->error < 0 ? &err : NULL);
         return true;
 }
 
@@ -272,7 +274,7 @@ static void send_all(IoLink *link) {
                 int r = ask->sent ? 0 : prepare(link, ask, &err);
                 if (r < 0) {
                         *at = ask->next;
-                        ask_end(link, ask, r, NULL, &err);
+                        ask_end(link, ask, r, &err);
                         continue;
                 }
                 if (!ask->sent && !send_one(link, ask))
@@ -448,13 +450,6 @@ int io_link_follow(const IoPlace *place, const IoFollow *follow, IoDone done, vo
         return enqueue(place, ask, r, err);
 }
 
-int io_link_stat(const IoPlace *place, const char *owner, const char *id, IoDone done, void *userdata, Error *err) {
-        IoAsk *ask = ask_new(IO_STAT, owner, id, done, userdata);
-        int r = ask ? ask_file(place, ask, err) : -EINVAL;
-
-        return enqueue(place, ask, r, err);
-}
-
 // Nobody waits for these, and where no hostd-io is there is nothing to be done.
 static void tell(const IoPlace *place, IoType type, const char *owner, const char *id) {
         IoAsk *ask = ask_new(type, owner, id, NULL, NULL);
@@ -502,13 +497,4 @@ void io_links_free(Manager *manager) {
                 manager->io = link->next;
                 link_free(link);
         }
-}
-
-void io_link_evicted(const IoPlace *place, const char *name) {
-        _cleanup_free_ char *key = NULL;
-
-        if (asprintf(&key, "output.%s", name) < 0)
-                key = NULL;
-        else
-                (void) store_value_set(place->manager->store, key, NULL, NULL);
 }

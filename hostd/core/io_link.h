@@ -15,13 +15,8 @@ typedef struct IoPlace {
         uint16_t slot;
 } IoPlace;
 
-typedef struct IoNumbers {
-        uint64_t written, kept; // bytes by the command; of those, what can be read
-        uint64_t redacted;      // values of secrets that were replaced, while it was written
-        bool live, ended;       // it is written; its streams ended (neither: hostd-io died while it was)
-} IoNumbers;
-// Called once, from the loop, with what is known or `err`.
-typedef void (*IoDone)(void *userdata, int r, const IoNumbers *numbers, Error *err);
+// Called once, from the loop, with 0 or `err`.
+typedef void (*IoDone)(void *userdata, int r, Error *err);
 
 typedef struct IoKeep {
         const char *owner, *id;
@@ -40,11 +35,8 @@ typedef struct IoFollow {
 } IoFollow;
 // ERR_NOT_FOUND: there is no such output.
 int io_link_follow(const IoPlace *place, const IoFollow *follow, IoDone done, void *userdata, Error *err);
-int io_link_stat(const IoPlace *place, const char *owner, const char *id, IoDone done, void *userdata, Error *err);
 // The command is over: what is in its pipes now is all.
 void io_link_end(const IoPlace *place, const char *owner, const char *id);
 void io_link_forget(const IoPlace *place, const char *owner, const char *id); // and removes the file
 void io_link_remove(const IoPlace *place); // the instance is deleted
 void io_links_free(Manager *manager);     // the processes go on
-
-void io_link_evicted(const IoPlace *place, const char *name); // io_files.c: the file made room for another one

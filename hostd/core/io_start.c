@@ -39,16 +39,14 @@ static int account(uid_t *ret_uid, gid_t *ret_gid, Error *err) {
 }
 
 // The directory is its own; what is above is root's, to go through.
-static int make_directory(Manager *manager, const char *path, uid_t uid, gid_t gid) {
+static int make_directory(Manager *manager, const char *path, uid_t uid, gid_t gid, Error *err) {
         char above[256];
 
         if (snprintf(above, sizeof(above), "%s/io", manager->paths.run) >= (int) sizeof(above))
-                return -ENAMETOOLONG;
+                return error_set_errno(err, ENAMETOOLONG, "cannot be started");
         if ((mkdir(above, 0711) < 0 && errno != EEXIST) || chmod(above, 0711) < 0)
-                return -errno;
-        if (mkdir(path, 0700) < 0)
-                return errno == EEXIST ? 0 : -errno;
-        return lchown(path, uid, gid) < 0 ? -errno : 0;
+                return error_set_errno(err, errno, "cannot be started: %s", above);
+        return border_directory(path, uid, gid, err);
 }
 
 static int exited(sd_event_source *source, int fd, uint32_t events, void *userdata) {
@@ -101,9 +99,9 @@ int io_start_new(Manager *manager, uint16_t slot, IoStart **ret, Error *err) {
         r = account(&uid, &gid, err);
         if (r < 0)
                 return r;
-        r = make_directory(manager, path, uid, gid);
+        r = make_directory(manager, path, uid, gid, err);
         if (r < 0)
-                return error_set_errno(err, r, "cannot be started: %s", path);
+                return r;
         (void) snprintf(unit, sizeof(unit), "hostd-io@%u.service", slot);
         r = manager->systemd ? service_unit_start(manager->event, unit, &start->unit, err) : fork_it(manager, path, uid, gid, err);
         if (r < 0)

@@ -92,6 +92,7 @@ int manager_write(Manager *manager, const char *path, const char *text, Error *e
 // Runs the planner soon, from the loop.
 void manager_replan(Manager *manager);
 void manager_warn(Manager *manager, const char *kind, const char *entity, const char *format, ...) _printf_(4, 5);
+void manager_note_audit(Manager *manager, int r, const Error *err); // of audit_append(): a warning while it cannot be written
 void manager_unwarn(Manager *manager, const char *kind, const char *entity);
 void manager_unwarn_kind(Manager *manager, const char *kind); // of every entity
 void manager_unwarn_all(Manager *manager, const char *entity); // it is deleted

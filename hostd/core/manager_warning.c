@@ -80,3 +80,11 @@ void manager_unwarn_kind(Manager *m, const char *kind) {
 void manager_unwarn_all(Manager *m, const char *entity) {
         unwarn_where(m, NULL, entity);
 }
+
+void manager_note_audit(Manager *m, int r, const Error *err) {
+        if (r < 0)
+                manager_warn(m, "audit-write", "host", "the audit log cannot be written: %s", error_message(err, r));
+        else if (m->audit_failed)
+                manager_unwarn(m, "audit-write", "host");
+        m->audit_failed = r < 0;
+}

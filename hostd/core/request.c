@@ -57,26 +57,18 @@ static AuditRecord request_record(const Request *request, const char *result, js
         };
 }
 
-static void request_note_audit(Request *request, int r, const Error *err) {
-        if (r < 0)
-                manager_warn(request->manager, "audit-write", "host", "the audit log cannot be written: %s", error_message(err, r));
-        else if (request->manager->audit_failed)
-                manager_unwarn(request->manager, "audit-write", "host");
-        request->manager->audit_failed = r < 0;
-}
-
 int request_audit(Request *request, const char *result, json_t *detail, Error *err) {
         AuditRecord record = request_record(request, result, detail);
         int r = audit_append(request->manager->audit, &record, err);
 
-        request_note_audit(request, r, err);
+        manager_note_audit(request->manager, r, err);
         return r;
 }
 
 static void request_recorded(void *userdata, int r, Error *err) {
         Request *request = userdata;
 
-        request_note_audit(request, r, err);
+        manager_note_audit(request->manager, r, err);
         request->recorded(request, r, err);
         request->recorded = NULL;
         request_release(request);
@@ -87,7 +79,7 @@ int request_audit_later(Request *request, void (*recorded)(Request *request, int
         int r = audit_append_later(request->manager->audit, &record, request_recorded, request, err);
 
         if (r < 0) {
-                request_note_audit(request, r, err);
+                manager_note_audit(request->manager, r, err);
                 return r;
         }
         request->recorded = recorded;

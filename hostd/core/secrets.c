@@ -23,8 +23,7 @@ static void audit_end(Secrets *s, const Binding *b) {
         AuditRecord record = {.user = "hostd", .method = "io.hostd.Secret.Ungrant", .target = b->instance, .result = "ended", .detail = detail};
         _cleanup_error_ Error err = ERROR_NULL;
 
-        if (audit_append(s->manager->audit, &record, &err) < 0)
-                manager_warn(s->manager, "audit-write", "host", "the audit log cannot be written: %s", error_message(&err, -EIO));
+        manager_note_audit(s->manager, audit_append(s->manager->audit, &record, &err), &err);
         json_decref(detail);
 }
 

@@ -10,10 +10,10 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/io.h"
+#include "guest/files_internal.h"
 #include "guest/sandbox.h"
 
 // `own` is the agent's number outside and 1000 inside; all others follow one another outside.
@@ -47,15 +47,14 @@ static int userns_become_agent(const User *agent) {
 
 // As the agent, and in the namespace where it will be mounted.
 static int userns_workspace(const SandboxSpec *spec, int *ret) {
-        struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS}; // an earlier sandbox may have left one in it
         struct stat st;
         int fd;
 
         if (!spec->workspace)
                 return 0;
-        fd = (int) syscall(SYS_openat2, AT_FDCWD, spec->workspace, &how, sizeof(how));
+        fd = files_open(AT_FDCWD, spec->workspace, O_PATH | O_DIRECTORY, RESOLVE_NO_SYMLINKS); // an earlier sandbox may have left a link in it
         if (fd < 0)
-                return -errno;
+                return fd;
         *ret = fd;
         if (fstat(fd, &st) < 0)
                 return -errno;

@@ -364,12 +364,6 @@ int tree_listing_read(TreeListing *listing, int in_fd, Error *err) {
         return r;
 }
 
-int tree_list_read(int in_fd, const TreeLimits *limits, TreeListFn fn, void *userdata, Error *err) {
-        TreeListing listing = {.limits = limits ? *limits : (TreeLimits) {0}, .fn = fn, .userdata = userdata};
-
-        return tree_listing_read(&listing, in_fd, err);
-}
-
 int tree_changes_read(int in_fd, TreeListFn fn, void *userdata, bool *ret_cut, Error *err) {
         static const TreeLimits limits = {.max_depth = TREE_CHANGES_DEPTH_MAX};
         _cleanup_(tree_reader_done) TreeReader reader = {.fd = -EBADF};

@@ -70,7 +70,6 @@ int tree_unpack_stream(int in_fd, int fd, Error *err);
 int tree_unpack(int dirfd, int in_fd, const TreeOptions *options, Error *err);
 
 typedef int (*TreeListFn)(const TreeEntry *entry, void *userdata); // negative stops
-int tree_list_read(int in_fd, const TreeLimits *limits, TreeListFn fn, void *userdata, Error *err); // a list of tree_list.h
 
 // A list of changes: records without data whose paths are whole and which say what happened: added, modified, deleted, opaque
 // (a directory that hides the one below it), or '?': something there could not be read. The end record's letter is TREE_CHANGES_CUT

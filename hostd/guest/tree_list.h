@@ -22,7 +22,7 @@ typedef struct TreeListOptions {
 // counted in the end record.
 int tree_list(int dirfd, const char *name, int out_fd, const TreeListOptions *options, Error *err);
 
-// The writer below it, for other lists of the same kind. Records are gathered; tree_list_end() says how many there were.
+// The writer below it, for other lists of the same kind. Records are gathered; tree_lister_end() says how many there were.
 typedef struct TreeLister {
         int out_fd;
         uint64_t entries, unread;

@@ -102,7 +102,7 @@ int ring_create(int fd, uint64_t size, Ring **ret) {
         ring = calloc(1, sizeof(Ring));
         if (!ring)
                 return -ENOMEM;
-        *ring = (Ring) {.fd = -EBADF, .writes = true};
+        *ring = (Ring) {.fd = -EBADF};
         ring->head = (RingHead) {.magic = RING_MAGIC, .head_blocks = (uint32_t) (blocks / 2), .tail_blocks = (uint32_t) (blocks - blocks / 2)};
         ring->slots = calloc(blocks, sizeof(RingSlot));
         if (!ring->slots)

@@ -46,7 +46,7 @@ typedef struct RingSlot {
 
 struct Ring {
         int fd;
-        bool writes, has_head; // has_head: it is in the file
+        bool has_head; // it is in the file
         RingHead head;
         RingSlot *slots;
         uint64_t n_begun;                 // blocks; the newest is n_begun - 1

@@ -341,7 +341,7 @@ static void test_names(void **state) {
                 assert_int_equal(tree_write_entry(fd, &dir), 0);
                 assert_int_equal(tree_write_entry(fd, &end), 0);
                 assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
-                assert_int_equal(tree_list_read(fd, NULL, list_row, &seen, NULL), cases[i].list);
+                assert_int_equal(tree_listing_read(&(TreeListing) {.fn = list_row, .userdata = &seen}, fd, NULL), cases[i].list);
                 assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
                 assert_int_equal(tree_unpack(s->fd, fd, &(TreeOptions) {.name = "t"}, NULL), cases[i].tree);
         }
@@ -379,7 +379,7 @@ static void test_list(void **state) {
         assert_int_equal(mkfifoat(s->fd, "dir/fifo", 0644), 0);
         assert_int_equal(tree_list(s->fd, "dir", out, &(TreeListOptions) {.fill = list_fill, .userdata = (char *) "me"}, NULL), 0);
         assert_int_equal(lseek(out, 0, SEEK_SET), 0);
-        assert_int_equal(tree_list_read(out, NULL, list_row, &seen, NULL), 0);
+        assert_int_equal(tree_listing_read(&(TreeListing) {.fn = list_row, .userdata = &seen}, out, NULL), 0);
         assert_int_equal(seen, 31);
         _cleanup_close_ int other = stream_new();
         assert_int_equal(tree_list(s->fd, "dir", other, &(TreeListOptions) {.limits.max_entries = 2}, NULL), -EDQUOT);
