@@ -15,7 +15,7 @@ work=$(mktemp -d /var/tmp/hostd-border.XXXXXX)
 trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT TERM
 machine_install || exit 1
-machine_disk 4G || skip "no loop device"
+machine_disk 10G || skip "no loop device"
 mkdir "$work/tests"
 cp -a "$top"/tests/{lib,product,border} "$work/tests/"
 cat >"$work/inside.sh" <<'INSIDE'

@@ -338,12 +338,12 @@ for v in --http1.1 --http2; do
         check "$v and nothing is counted" until_true 5 eval '[ -z "$(counted)" ]'
 done
 check "the words behind the status are the border's" eval 'heads status 4001 api.example.com /v1/echo --http1.1 -H "Authorization: Bearer $ph" && head -n 1 head | tr -d "\r" | grep -qx "HTTP/1.1 200 OK"'
-heads "a rotation between a request and its answer" 4001 api.example.com /v1/slow/echo -H "Authorization: Bearer $ph" &
-slow=$!
-sleep 0.7
-first=$real real=rotated-$(openssl rand -hex 12)
-printf %s "$real" | "$driver" "$dir" rotate token && "$driver" "$dir" fill $user || bad "a rotation"
-wait $slow
+first=$real next=rotated-$(openssl rand -hex 12)
+{ sleep 0.7 && printf %s "$next" | "$driver" "$dir" rotate token && "$driver" "$dir" fill $user; } &
+rotation=$!
+heads "a rotation between a request and its answer" 4001 api.example.com /v1/slow/echo -H "Authorization: Bearer $ph"
+wait $rotation || bad "a rotation"
+real=$next
 header_is "the value that was sent" "set-cookie: second=[secret token]; Path=/"
 check "which was the one before" saw api "$first"
 heads "the new value" 4001 api.example.com /v1/echo -H "Authorization: Bearer $ph"

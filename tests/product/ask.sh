@@ -61,8 +61,8 @@ check "which is an event" event approval-ended "$n"
 # --- by address, with its connection, while no hostd is there
 cat >"$work/talk.py" <<'P'
 import socket, sys, time
-s = socket.create_connection((sys.argv[1], 80), 20)
-s.settimeout(20)
+s = socket.create_connection((sys.argv[1], 80), float(sys.argv[2]))
+s.settimeout(float(sys.argv[2]))
 print("up", flush=True)
 try:
     while True:
@@ -74,7 +74,7 @@ except OSError:
     pass
 print("cut", time.time(), flush=True)
 P
-talk() { inside pt-a timeout 60 python3 "$work/talk.py" $evil >"$work/talk" 2>&1 & }
+talk() { inside pt-a timeout 60 python3 "$work/talk.py" $evil $((slow > 1 ? 20 : 5)) >"$work/talk" 2>&1 & }
 n=$(asked $evil:80 --reason "by address")
 brief=$((slow > 1 ? 40 : 6)) # until the first connection is there
 check "an address is approved" hostctl approve "$n" --for ${brief}s
@@ -83,7 +83,7 @@ inside pt-a true
 talk
 check "it is reached" wait_for 5 grep -q up "$work/talk"
 hostd_kill || fail kill hostd
-check "without hostd its connection is cut" wait_for $((brief + 15)) grep -q cut "$work/talk"
+check "without hostd its connection is cut" wait_for $((slow > 1 ? brief + 15 : 15)) grep -q cut "$work/talk"
 at=$(sed -n 's/^cut \([0-9]*\).*/\1/p' "$work/talk")
 if [ "${at:-0}" -ge $((until - 1)) ] && [ "${at:-0}" -le $((until + 3 * slow)) ]; then ok "at its time"; else fail "at its time" "$at, not $until"; fi
 check_not "and nothing new is let through" inside pt-a curl -s -m 3 -o /dev/null http://$evil/

@@ -9,7 +9,7 @@ image_format=2 # raise when the recipe below changes
 image_suite() { case $1 in 12) echo bookworm ;; 13) echo trixie ;; *) return 1 ;; esac; }
 # "stock" has nothing that hostd's own packages should bring.
 image_packages() { # [stock]
-        [ "${1:-}" = stock ] || echo $packages_build $packages_run apparmor dbus passwd login sudo jq strace attr libcap2-bin xz-utils zstd conntrack
+        [ "${1:-}" = stock ] || echo $packages_build $packages_run apparmor dbus passwd login sudo jq strace attr libcap2-bin xz-utils zstd conntrack bubblewrap
         echo systemd-sysv udev kmod openssh-server linux-image-cloud-amd64
 }
 
