@@ -101,8 +101,9 @@ check_is "the next command has another one" again sh -c "hostctl logs -f pt-a \$
 hostctl command signal "$id" 9 >/dev/null
 
 # --- a hostd-io that somebody took over
+# Debian's Python: another one may be where that user cannot read.
 fake() { # WHAT: what it says to whoever connects, in Python
-        setpriv --reuid hostd-io --regid hostd-io --clear-groups python3 - "$HOSTD_RUN/io/$(slot pt-a)/sock" "$1" 2>"$work/fake.err" <<'PYTHON'
+        setpriv --reuid hostd-io --regid hostd-io --clear-groups /usr/bin/python3 - "$HOSTD_RUN/io/$(slot pt-a)/sock" "$1" 2>"$work/fake.err" <<'PYTHON'
 import os, socket, struct, sys, time
 path, what = sys.argv[1:]
 os.path.exists(path) and os.unlink(path)
@@ -131,7 +132,8 @@ stop_io() {
 while IFS='|' read -r what python; do
         stop_io
         fake "$python" &
-        wait_for 5 sh -c "setpriv --reuid hostd-io --clear-groups python3 -c 'import socket; socket.socket(1, 5).connect(\"$HOSTD_RUN/io/$(slot pt-a)/sock\")'"
+        wait_for 5 sh -c "setpriv --reuid hostd-io --clear-groups /usr/bin/python3 -c 'import socket; socket.socket(1, 5).connect(\"$HOSTD_RUN/io/$(slot pt-a)/sock\")'" ||
+                fail "$what: it listens" "$(tail -n 1 "$work/fake.err")"
         check_status "$what is no answer" 9 "hostd-io, which keeps the output of commands" within 60 hostctl exec -d pt-a -- true
         check "and hostd answers" hostd_answers
 done <<'SAID'
