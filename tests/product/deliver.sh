@@ -161,14 +161,15 @@ begin=$(now_ms)
 check_is "what runs on in the background is not waited for" now ex pt-r -- sh -c '(sleep 20; echo late) & echo now'
 [ $(($(now_ms) - begin)) -lt 10000 ] && ok "and takes no time" || fail "and takes no time" "$(($(now_ms) - begin)) ms"
 wait_for 5 sh -c '! pgrep -x hostd-redact' || fail redactors "$(redactors) are left"
-ex pt-r -- sh -c 'sleep 5; cat /run/hostd/secrets/pt-key' >"$work/survives" 2>/dev/null &
+ex pt-r -- sh -c 'echo begun; sleep 5; cat /run/hostd/secrets/pt-key' >"$work/survives" 2>/dev/null &
 survivor=$!
-wait_for 5 pgrep -x hostd-redact
+wait_for 5 grep -q begun "$work/survives"
 pid=$(pgrep -x hostd-redact | head -n 1)
 check "it is nobody, confined, and has no capability" sh -c "grep -q '^CapEff:[[:space:]]*0*\$' /proc/$pid/status && grep -q '^NoNewPrivs:[[:space:]]*1' /proc/$pid/status && grep -q '^Seccomp:[[:space:]]*2' /proc/$pid/status && ! grep -q '^Uid:[[:space:]]*0' /proc/$pid/status"
 hostd_crash || fail hostd "it does not come back"
 wait $survivor
-check_is "it outlives hostd" "[secret pt-key]" cat "$work/survives"
+check_is "it outlives hostd" "begun
+[secret pt-key]" cat "$work/survives"
 ex pt-r -- sh -c 'echo first; sleep 20; echo second' >"$work/dies" 2>"$work/dies.err" &
 killed=$!
 wait_for 5 grep -q first "$work/dies"
