@@ -160,7 +160,7 @@ static const Param params_sandbox_create[] = {
         {"key", 'k', PARAM_STRING, 0, VALID_LABEL_VALUE, .meta = "KEY", .doc = "the same sandbox is given to all that ask with the same key, while it lives"},
         {"probe_command", 0, PARAM_STRING, 0, VALID_ARGUMENT, .meta = "COMMAND", .doc = "it is ready when this command for sh succeeds in it; until then nobody enters"},
         {"probe_timeout", 0, PARAM_SPAN, 0, .min = 1000, .max = INT64_MAX / 4, .meta = "SPAN", .doc = "it fails when the probe has not succeeded by then (default 30s)"},
-        {"network", 0, PARAM_STRING, 0, VALID_NAME, .meta = "NETWORK", .doc = "none (the default)"},
+        {"network", 'n', PARAM_STRING, 0, VALID_LABEL_VALUE, .meta = "NETWORK", .doc = "none (the default), instance (what its instance may), or policies with commas between them: what these and its instance allow"},
         {"write", 0, PARAM_STRING, 0, VALID_NAME, .meta = "HOW", .doc = "where writes go: tmpfs (the default)"},
         {"template", 0, PARAM_STRING, 0, VALID_TEMPLATE, .meta = "TEMPLATE", .doc = "another root than its instance's: not there yet, and refused"},
         END,
@@ -464,7 +464,7 @@ static const Column columns_command[] = {
 static const Column columns_sandbox[] = {
         {"id", "ID"}, {"instance", "INSTANCE"}, {"state", "STATE"}, {"commands", "COMMANDS", .type = PARAM_INT}, {"memory_used", "MEMORY", .type = PARAM_SIZE},
         {"memory", "LIMIT", .type = PARAM_SIZE}, {"deadline", "DEADLINE"}, {"cause", "CAUSE"}, {"runtime", "RUNTIME", true}, {"root", "ROOT", true},
-        {"network", "NETWORK", true}, {"pids_used", "PIDS", true, PARAM_INT}, {"memory_peak", "PEAK", true, PARAM_SIZE}, {"idle", "IDLE", true, PARAM_SPAN},
+        {"network", "NETWORK"}, {"address", "ADDRESS", true}, {"address6", "ADDRESS6", true}, {"pids_used", "PIDS", true, PARAM_INT}, {"memory_peak", "PEAK", true, PARAM_SIZE}, {"idle", "IDLE", true, PARAM_SPAN},
         {"created", "CREATED", true}, {"ended", "ENDED", true}, {"caller", "CALLER", true}, {"key", "KEY", true}, {"labels", "LABELS", true}, {NULL},
 };
 static const Column columns_file[] = {
@@ -502,11 +502,11 @@ static const Column columns_flow[] = {
         {"time", "TIME"}, {"verdict", "VERDICT"}, {"kind", "KIND"}, {"to", "TO"}, {"protocol", "PROTOCOL"}, {"sent", "SENT", .type = PARAM_SIZE},
         {"received", "RECEIVED", .type = PARAM_SIZE}, {"duration", "DURATION", .type = PARAM_SPAN}, {"by", "BY"}, {"reason", "REASON"},
         {"name", "NAME", true}, {"address", "ADDRESS", true}, {"port", "PORT", true, PARAM_INT}, {"policy", "POLICY", true}, {"rule", "RULE", true, PARAM_INT},
-        {"start", "START", true}, {"open", "OPEN", true}, {"inbound", "INBOUND", true}, {"count", "COUNT", true, PARAM_INT}, {NULL},
+        {"sandbox", "SANDBOX", true}, {"start", "START", true}, {"open", "OPEN", true}, {"inbound", "INBOUND", true}, {"count", "COUNT", true, PARAM_INT}, {NULL},
 };
 static const Column columns_why[] = {
         {"last", "LAST"}, {"count", "COUNT", .type = PARAM_INT}, {"kind", "KIND"}, {"to", "TO"}, {"protocol", "PROTOCOL"}, {"reason", "REASON"},
-        {"allow", "ALLOWED BY"}, {"first", "FIRST", true}, {"name", "NAME", true}, {"address", "ADDRESS", true}, {"port", "PORT", true, PARAM_INT},
+        {"sandbox", "SANDBOX"}, {"allow", "ALLOWED BY"}, {"first", "FIRST", true}, {"name", "NAME", true}, {"address", "ADDRESS", true}, {"port", "PORT", true, PARAM_INT},
         {"policy", "POLICY", true}, {"rule", "RULE", true, PARAM_INT}, {NULL},
 };
 static const Column columns_warning[] = {
@@ -560,7 +560,7 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_INSTANCE_FLOWS] = {I "Flows", "flows", VIEW, SPECIAL, 1, params_flows, "flows", columns_flow, "Show what an instance reached for",
                 .manual = "Lookups, connections and denials, the newest last: what resolver and proxy say of names, and the kernel of addresses. BY is the rule of which policy; without one the default denied it. A connection that the kernel forwards is told when the kernel forgets it, some time after its end, and while it lives when it is one minute old, two, four and so on. VERDICT error with KIND lost says that records are missing here. The log of an instance outlives it: hostd(8). The descriptor is a pipe for lines of JSON, the newest first, and a last one {end, torn}. A list that is not read within a minute is cut; a user has three at a time, root any number."},
         [METHOD_INSTANCE_WHY] = {I "Why", "why", VIEW, SPECIAL, 1, params_why, "denials", columns_why, "Say what an instance was denied, and which rule would allow it",
-                .manual = "The newest 20000 denials in groups, the newest first. ALLOWED BY is a rule that would let it pass; there is none where no rule decided, as for a limit, or where what was asked for is no name that a rule may have. The descriptor is as that of flows."},
+                .manual = "The newest 20000 denials in groups, the newest first. SANDBOX is who it was in, and not the instance itself. ALLOWED BY is a rule that would let it pass, in the policies whose lack of it the reason names: the sandbox's own, or its instance's; there is none where no rule decided, as for a limit, or where what was asked for is no name that a rule may have. The descriptor is as that of flows."},
         [METHOD_COMMAND_EXEC] = {"io.hostd.Command.Exec", "exec", OPERATE, MUTATES | MORE | SPECIAL, 3, params_exec, .doc = "Run a command in an instance",
                 .manual = "The first word after NAME ends the options. With standard input and output on a terminal, or with --tty, the command gets a pty; otherwise three pipes. Once EXTPROC is set on the caller's pty, TIOCSIG with SIGQUIT says that its input has ended. Exit status: the command's own; 128+N for signal N; 124 when its time was over; 126 or 127 when it could not be run; 125 when hostctl or hostd failed. Answers: {id}, then the record {exit, signal, oom, timed_out, cpu_usec, memory_peak, stage, message, redacted}; redacted counts the values of secrets that were replaced in the output."},
         [METHOD_COMMAND_SHELL] = {"io.hostd.Command.Shell", "shell", OPERATE, MUTATES | MORE | SPECIAL, 3, params_shell, .doc = "Open a login shell in an instance",

@@ -195,7 +195,7 @@ static char *rule_for(const json_t *row) {
 }
 
 static json_t *group_find(json_t *groups, const json_t *row) {
-        static const char *const keys[] = {"kind", "to", "protocol", "reason"};
+        static const char *const keys[] = {"kind", "to", "protocol", "reason", "sandbox"};
         json_t *group;
         size_t i;
 
@@ -292,8 +292,8 @@ static void print_command(Cli *cli, const char *name, const json_t *groups) {
                         return;
                 }
         }
-        json_array_foreach(groups, i, group)
-                if (!rule && (rule = json_string_value(json_object_get(group, "allow"))))
+        json_array_foreach(groups, i, group) // a sandbox may have policies of its own, and nobody to ask
+                if (!rule && !json_object_get(group, "sandbox") && (rule = json_string_value(json_object_get(group, "allow"))))
                         newest = group;
         if (!rule)
                 return;

@@ -28,12 +28,12 @@ static int only_value(const Request *request, const char *key, const char *value
 }
 
 static int settings_of(const Request *request, SandboxSettings *ret, Error *err) {
-        const char *cpu = request_string(request, "cpu"), *runtime = request_string(request, "runtime") ?: "bwrap";
+        const char *cpu = request_string(request, "cpu"), *runtime = request_string(request, "runtime") ?: "bwrap", *network = request_string(request, "network");
         int r = sandbox_runtime_check(runtime, err);
         Limits limits;
 
         if (r >= 0)
-                r = only_value(request, "network", "none", err);
+                r = sandbox_wire_check(request->manager, network, err);
         if (r >= 0)
                 r = only_value(request, "write", "tmpfs", err);
         if (r >= 0 && request_string(request, "template"))
@@ -57,6 +57,7 @@ static int settings_of(const Request *request, SandboxSettings *ret, Error *err)
                 .deadline = (usec_t) request_int(request, "deadline", 0),
                 .idle = (usec_t) request_int(request, "idle", 0),
                 .grace = (usec_t) request_int(request, "grace", SANDBOX_GRACE),
+                .network = network,
                 .probe = request_string(request, "probe_command"),
                 .probe_time = (usec_t) request_int(request, "probe_timeout", PROBE_DEFAULT),
         };

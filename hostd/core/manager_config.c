@@ -9,13 +9,24 @@
 #include "core/lifecycle.h"
 #include "core/manager.h"
 #include "core/policy_set.h"
+#include "core/sandbox_network.h"
 
-static bool policies_changed(const Desired *old, const Desired *new, const InstanceConfig *config) {
-        for (char **name = config->policies; name && *name; name++) {
+static bool policies_changed(const Desired *old, const Desired *new, char *const *names) {
+        for (char *const *name = names; name && *name; name++) {
                 Policy *a = desired_find_policy(old, *name), *b = desired_find_policy(new, *name);
                 if (!a || !b || !policy_equal(a, b))
                         return true;
         }
+        return false;
+}
+
+// Sandboxes have policies of their own.
+static bool sandboxes_changed(const Desired *old, const Instance *instance) {
+        const Manager *m = instance->manager;
+
+        for (const SandboxProfile *p = sandbox_profile_next(m, NULL); p; p = sandbox_profile_next(m, p))
+                if (sandbox_profile_instance(p) == instance && policies_changed(old, m->desired, sandbox_profile_policies(p)))
+                        return true;
         return false;
 }
 
@@ -42,8 +53,8 @@ static void apply_one(Manager *m, Instance *instance, const Desired *old) {
                 instance->wanted_network++;
                 instance->wanted_limits++;
         } else if (!strv_equal(before->policies, instance->config->policies) || before->offline != instance->config->offline ||
-            !strv_equal(before->package_registries, instance->config->package_registries) || policies_changed(old, m->desired, instance->config) ||
-            network_limits_changed(before, instance->config) || dns_changed(before, instance->config))
+            !strv_equal(before->package_registries, instance->config->package_registries) || policies_changed(old, m->desired, instance->config->policies) ||
+            sandboxes_changed(old, instance) || network_limits_changed(before, instance->config) || dns_changed(before, instance->config))
                 instance->wanted_network++;
         if (before && instance_config_diff(before, instance->config))
                 instance->wanted_limits++;

@@ -255,6 +255,8 @@ static void sandbox_remove(Sandbox *s, usec_t wait) {
                 (void) cgroup_sandbox_kill(instance->box, s->id); // again: something may have been forked into it by what died
                 r = cgroup_sandbox_remove(instance->box, s->id);
         }
+        if (r != -EBUSY && sandbox_wire_lingers(s))
+                r = -EBUSY;
         if (r == -EBUSY) {
                 s->sweep = sd_event_source_disable_unref(s->sweep);
                 wait = MIN2(wait * 2, SWEEP_MAX);
@@ -304,6 +306,7 @@ static void sandbox_cut(Sandbox *s) {
         s->dying = s->dying ?: TAKE_PTR(s->channel);
         s->box = cgroup_box_free(s->box);
         s->errors = close_fd(s->errors);
+        sandbox_wire_cut(s);
         if (instance)
                 sandbox_unkeep(instance, s->id);
 }
@@ -484,6 +487,13 @@ static int sandbox_verify(Sandbox *s, Error *err) {
         return guest_channel_expect(s->channel, pid, err);
 }
 
+void sandbox_made(Sandbox *s) {
+        if (s->probe)
+                sandbox_probe_begin(s);
+        else
+                sandbox_ready(s);
+}
+
 void sandbox_ready(Sandbox *s) {
         s->state = SANDBOX_RUNNING;
         s->lease.active = clock_boottime();
@@ -517,14 +527,11 @@ bool sandbox_channel_synced(Manager *m, GuestChannel *channel) {
         s->errors = close_fd(s->errors);
         s->restoring = false;
         sandbox_watch_oom(s);
-        if (created && s->probe)
-                sandbox_probe_begin(s);
-        else if (created)
-                sandbox_ready(s);
-        else {
+        if (!created) {
                 sandbox_hold(s);
                 sandbox_arm(s);
         }
+        sandbox_wire_begin(s);
         return true;
 }
 
@@ -548,6 +555,7 @@ bool sandbox_channel_gone(Manager *m, GuestChannel *channel) {
 }
 
 static int sandbox_new(Manager *m, const Instance *instance, const SandboxSettings *settings, Sandbox **ret) {
+        const bool networked = settings->network && strcmp(settings->network, SANDBOX_NETWORK_NONE) != 0;
         _cleanup_(sandbox_freep) Sandbox *s = calloc(1, sizeof(*s));
         char random[33];
 
@@ -561,7 +569,8 @@ static int sandbox_new(Manager *m, const Instance *instance, const SandboxSettin
         s->labels = settings->labels ? json_deep_copy(settings->labels) : json_object();
         s->probe = settings->probe ? strdup(settings->probe) : NULL;
         s->probe_time = settings->probe_time;
-        if (!s->runtime || !s->caller || !s->labels || (settings->probe && !s->probe) || (settings->workspace && !s->workspace) || (settings->key && !s->key))
+        s->network = networked ? strdup(settings->network) : NULL;
+        if (!s->runtime || !s->caller || !s->labels || (settings->probe && !s->probe) || (networked && !s->network) || (settings->workspace && !s->workspace) || (settings->key && !s->key))
                 return -ENOMEM;
         do {
                 (void) digest_random(16, random);
@@ -657,7 +666,9 @@ int sandbox_create(Instance *instance, const SandboxSettings *settings, Instance
         if (r < 0)
                 return error_set_errno(err, r, "making a sandbox");
         warm_begin(m);
-        r = sandbox_save(s, err);
+        r = sandbox_wire_new(s, err);
+        if (r >= 0)
+                r = sandbox_save(s, err);
         if (r >= 0)
                 r = sandbox_make_group(s, instance, err);
         if (r >= 0)

@@ -46,6 +46,7 @@ typedef struct SandboxSettings { // borrowed by sandbox_create()
         bool root;
         uint64_t memory, pids, millicpus, disk; // LIMIT_UNSET: none
         usec_t deadline, idle, grace;           // spans; 0: none
+        const char *network;                    // see sandbox_network_parse(); NULL: none
         const char *probe;                      // a command for sh, or NULL
         usec_t probe_time;
 } SandboxSettings;
@@ -65,6 +66,8 @@ typedef struct Sandbox {
         json_t *labels;                          // owned
         bool root;
         uint64_t memory, pids, millicpus, disk;
+        char *network; // as it was asked for; NULL: none; owned
+        uint16_t number; // of its network, of the last one if it has none
         SandboxState state;
         SandboxCause cause;
         char *message; // a sentence about its end, or NULL; owned
@@ -78,6 +81,8 @@ typedef struct Sandbox {
         CgroupBox *box; // its own
         GuestChannel *channel, *dying; // dying: cut off, and freed from the loop: its own handlers may be the cause
         GuestOwner owner;
+        struct SandboxNetwork *wire; // NULL: none
+        unsigned interface, gone_looks; // of a wire that is being removed
         char *probe; // owned; NULL: none
         usec_t probe_time;
         int errors; // what its runtime has to say; read once, when it failed
@@ -111,7 +116,20 @@ void sandbox_oom(Manager *manager, const char *place);   // one in it was killed
 void sandbox_arm(Sandbox *sandbox);
 unsigned sandbox_commands(const Sandbox *sandbox); // that run in it
 void sandbox_hold(Sandbox *sandbox); // its idle clock, while commands run in it or it stands still
+void sandbox_made(Sandbox *sandbox);  // all of it is there: it is probed, or ready
 void sandbox_ready(Sandbox *sandbox); // it runs, and its maker is told
+// sandbox_wire.c: its network.
+#define SANDBOX_NETWORK_NONE "none"
+#define SANDBOX_NETWORK_INSTANCE "instance"
+// "none", "instance" or names of policies with commas between them. *ret: those, NULL for the words. Pure.
+int sandbox_network_parse(const char *text, char ***ret, Error *err);
+int sandbox_wire_check(const Manager *manager, const char *text, Error *err); // and these policies are there; NULL is none
+int sandbox_wire_new(Sandbox *sandbox, Error *err);  // its number, and its policies in force; no wire yet
+void sandbox_wire_begin(Sandbox *sandbox);           // its process 1 was verified
+void sandbox_wire_adopt(Sandbox *sandbox);           // of an earlier hostd; its instance's network is there
+void sandbox_wire_cut(Sandbox *sandbox);             // nothing passes from now on
+bool sandbox_wire_lingers(Sandbox *sandbox);         // after that: the kernel still has it
+void sandbox_wire_describe(const Sandbox *sandbox, json_t *object);
 // sandbox_probe.c
 void sandbox_probe_begin(Sandbox *sandbox);
 // sandbox_pause.c

@@ -74,6 +74,8 @@ void sandbox_sweep(Manager *m) {
                         (void) sd_event_add_time_relative(m->event, &s->limit, CLOCK_MONOTONIC, FOUND_LIMIT, 0, sandbox_not_found, s);
                 if (!instance || !instance->box)
                         s->has_group = false;
+                if (sandbox_is_alive(s))
+                        sandbox_wire_adopt(s);
                 if (s->state == SANDBOX_ENDED && s->cause == SANDBOX_CAUSE_DELETED)
                         sandbox_delete(s, NULL, NULL);
                 else

@@ -76,6 +76,10 @@ uint16_t sandbox_profile_number(const SandboxProfile *profile) {
         return profile->number;
 }
 
+char *const *sandbox_profile_policies(const SandboxProfile *profile) {
+        return profile->policies;
+}
+
 Instance *sandbox_profile_instance(const SandboxProfile *profile) {
         Instance *instance = instance_list_find(&profile->manager->instances, profile->instance);
 
@@ -201,6 +205,7 @@ static int profile_get(Instance *instance, uint16_t number, char *const *policie
 // A policy that is not there any more allows nothing: the sandbox was made to have no more than it said.
 void sandbox_network_apply(Instance *instance) {
         Manager *m = instance->manager;
+        bool all = true;
 
         for (SandboxProfile *p = sandbox_profile_next(m, NULL); p; p = p->next) {
                 _cleanup_error_ Error err = ERROR_NULL;
@@ -210,10 +215,13 @@ void sandbox_network_apply(Instance *instance) {
                 r = profile_load(p, instance, &err);
                 if (r >= 0)
                         continue;
+                all = false;
                 manager_warn(m, "sandbox-policy", p->instance, "sandboxes of it reach nothing: %s", error_message(&err, r));
                 if (network_set_policy(m->network, p->number, NULL, 0, NULL) >= 0)
                         border_link_changed(m, p->number);
         }
+        if (all)
+                manager_unwarn(m, "sandbox-policy", instance->record.name);
 }
 
 // ---- sandboxes

@@ -3,7 +3,7 @@
 // policies. What it may is what these allow and its instance's policies, too; see network/network_sandbox.h.
 //
 // Whoever makes sandboxes keeps one of these for each that has a network, and its number and its policies' names beside its own record, for the
-// hostd that comes after. No method asks for one yet.
+// hostd that comes after (core/sandbox_wire.c).
 #pragma once
 
 #include "core/instance.h"
@@ -34,6 +34,7 @@ typedef struct SandboxProfile SandboxProfile;
 SandboxProfile *sandbox_profile_next(const Manager *manager, const SandboxProfile *profile); // NULL: the first
 SandboxProfile *sandbox_profile_find(const Manager *manager, uint16_t number);
 uint16_t sandbox_profile_number(const SandboxProfile *profile);
+char *const *sandbox_profile_policies(const SandboxProfile *profile); // names; NULL: its instance's, or none
 Instance *sandbox_profile_instance(const SandboxProfile *profile); // NULL: it does not run
 SandboxNetwork *sandbox_network_next(const Manager *manager, const SandboxNetwork *network);
 SandboxNetwork *sandbox_network_find(const Manager *manager, uint16_t number);

@@ -2,9 +2,11 @@
 // Sandbox, record: its line in the store ("sandbox.ID"), and what people are shown.
 #include <string.h>
 
+#include "base/strv.h"
 #include "base/valid.h"
 #include "core/manager.h"
 #include "core/sandbox.h"
+#include "network/number.h"
 
 static const char *const state_names[_SANDBOX_STATE_MAX] = {"creating", "running", "paused", "ended"};
 static const char *const cause_names[_SANDBOX_CAUSE_MAX] = {"none", "deleted", "deadline", "idle", "oom", "exited", "instance", "failed", "lost"};
@@ -45,6 +47,10 @@ json_t *sandbox_json(const Sandbox *s) {
                 return NULL;
 #define PUT(key, field) (void) json_object_set_new(object, #key, json_integer((json_int_t) s->field));
         NUMBERS(PUT)
+        if (s->network)
+                (void) json_object_set_new(object, "wire", json_integer(s->number));
+        if (s->network)
+                (void) json_object_set_new(object, "network", json_string(s->network));
         if (s->workspace)
                 (void) json_object_set_new(object, "workspace", json_string(s->workspace));
         if (s->key)
@@ -68,7 +74,7 @@ static int parse_words(const json_t *object, Sandbox *s) {
                 const char *key;
                 bool required;
                 char **ret;
-        } words[] = {{"runtime", true, &s->runtime}, {"caller", true, &s->caller}, {"workspace", false, &s->workspace}, {"key", false, &s->key}, {"message", false, &s->message}};
+        } words[] = {{"runtime", true, &s->runtime}, {"caller", true, &s->caller}, {"workspace", false, &s->workspace}, {"key", false, &s->key}, {"message", false, &s->message}, {"network", false, &s->network}};
         const char *id = json_string_value(json_object_get(object, "id")), *instance = json_string_value(json_object_get(object, "instance"));
         int r = 0;
 
@@ -81,6 +87,18 @@ static int parse_words(const json_t *object, Sandbox *s) {
         return r;
 }
 
+static int parse_network(const json_t *object, Sandbox *s) {
+        _cleanup_strv_ char **policies = NULL;
+        json_int_t number = json_integer_value(json_object_get(object, "wire"));
+
+        if (!s->network)
+                return 0; // of before there were networks, too
+        if (number < NETWORK_SANDBOX_FIRST || number > NETWORK_SANDBOX_LAST || sandbox_network_parse(s->network, &policies, NULL) < 0)
+                return -EINVAL;
+        s->number = (uint16_t) number;
+        return 0;
+}
+
 int sandbox_parse(const char *text, Sandbox **ret) {
         _cleanup_(sandbox_freep) Sandbox *s = calloc(1, sizeof(*s));
         json_t *object = json_loads(text, 0, NULL);
@@ -90,6 +108,8 @@ int sandbox_parse(const char *text, Sandbox **ret) {
                 s->errors = -EBADF;
         if (r == 0)
                 r = parse_words(object, s);
+        if (r == 0)
+                r = parse_network(object, s);
         if (r == 0) {
                 s->state = sandbox_state_from_string(json_string_value(json_object_get(object, "state")));
                 s->cause = sandbox_cause_from_string(json_string_value(json_object_get(object, "cause")));
@@ -154,14 +174,15 @@ static void describe_use(json_t *object, Sandbox *s) {
 }
 
 json_t *sandbox_describe(Sandbox *s) {
-        json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:O, s:o, s:o, s:o, s:o, s:i}", "id", s->id, "instance", s->instance, "state",
-                                   s->restoring ? "restoring" : sandbox_state_to_string(s->state), "runtime", s->runtime, "network", "none", "root", s->root, "caller",
+        json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:O, s:o, s:o, s:o, s:o, s:i}", "id", s->id, "instance", s->instance, "state",
+                                   s->restoring ? "restoring" : sandbox_state_to_string(s->state), "runtime", s->runtime, "root", s->root, "caller",
                                    s->caller, "labels", s->labels, "memory", describe_number(s->memory), "pids", describe_number(s->pids), "cpu",
                                    s->millicpus > INT64_MAX ? json_null() : json_real((double) s->millicpus / 1000), "disk", describe_number(s->disk), "commands",
                                    (int) sandbox_commands(s));
 
         if (!object)
                 return NULL;
+        sandbox_wire_describe(s, object);
         (void) json_object_set_new(object, "workspace", s->workspace ? json_string(s->workspace) : json_null());
         (void) json_object_set_new(object, "key", s->key ? json_string(s->key) : json_null());
         (void) json_object_set_new(object, "idle", describe_number(s->lease.idle ?: UINT64_MAX));
@@ -205,6 +226,7 @@ Sandbox *sandbox_free(Sandbox *s) {
         free(s->caller);
         free(s->message);
         free(s->probe);
+        free(s->network);
         json_decref(s->labels);
         free(s);
         return NULL;

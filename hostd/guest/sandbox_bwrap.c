@@ -143,11 +143,24 @@ static int bwrap_add_private(char ***argv, const SandboxSpec *spec, int workspac
         return mount(path, STAGE "/workspace", NULL, MS_BIND, NULL) < 0 ? -errno : 0;
 }
 
+// Names are asked for at the end of its wire, as in the instance. What the instance's own file says may be a program of the instance, and it may lead to
+// /run, which is another one in here.
+static int bwrap_add_resolver(char ***argv) {
+        static const char text[] = "nameserver 169.254.0.1\n", file[] = STAGE "/resolv.conf";
+        _cleanup_free_ char *place = realpath("/etc/resolv.conf", NULL);
+        int r;
+
+        if (!place)
+                return 0; // nothing in the instance says where names are asked for either
+        r = io_write_atomic(AT_FDCWD, file, text, strlen(text), 0644);
+        return r < 0 ? r : bwrap_add(argv, "--ro-bind", file, place);
+}
+
 static int bwrap_arguments(const SandboxSpec *spec, int workspace, int filter, char ***ret) {
         static const char *const first[] = {BWRAP, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup", "--unshare-net", "--as-pid-1"};
         // For a command's user: SETUID, SETGID; for its terminal: CHOWN, FOWNER; to end it: KILL; to give up the rest: SETPCAP.
         static const char *const kept[] = {"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_CHOWN", "CAP_FOWNER", "CAP_SETPCAP"};
-        static const char *const no_use[] = {"CAP_NET_ADMIN", "CAP_NET_RAW"}; // in a network of lo alone: more of the kernel, for nothing
+        static const char *const no_use[] = {"CAP_NET_ADMIN", "CAP_NET_RAW"}; // its network is hostd's to arrange, and this is much of the kernel
         _cleanup_strv_ char **argv = NULL;
         char number[16], program[32];
         int r = 0;
@@ -175,6 +188,8 @@ static int bwrap_arguments(const SandboxSpec *spec, int workspace, int filter, c
                 r = bwrap_add_root(&argv);
         if (r >= 0)
                 r = bwrap_add_private(&argv, spec, workspace);
+        if (r >= 0)
+                r = bwrap_add_resolver(&argv);
         if (r >= 0)
                 r = bwrap_add(&argv, "--proc", "/proc", NULL);
         if (r >= 0)

@@ -96,5 +96,5 @@ int netns_open(pid_t pid, uint32_t id_base, uint32_t id_count, int *ret, Error *
 int netns_open_of(pid_t pid, uid_t owner, int *ret, Error *err) {
         int r = open_of(pid, &(Whose) {.owner = owner}, ret);
 
-        return r < 0 ? error_set_errno(err, r, "process %d has no network namespace of a build", (int) pid) : 0;
+        return r < 0 ? error_set_errno(err, r, "process %d has no network namespace of its own", (int) pid) : 0;
 }

@@ -6,14 +6,6 @@ set -u
 product_begin
 command -v bwrap >/dev/null || { skip "sandboxes" "bubblewrap is not installed here"; finish; }
 
-# Like `tiny`, with bwrap of this machine, and ids for the agent.
-box_import() {
-        local dir=$work/root lib
-        tiny_root "$dir" && cp "$(command -v bwrap)" "$dir/bin/bwrap" && mkdir -p "$dir/usr" && ln -s ../bin "$dir/usr/bin" || return 1
-        for lib in $(ldd "$(command -v bwrap)" | grep -o '/[^ ]*'); do mkdir -p "$dir$(dirname "$lib")" && cp -L "$lib" "$dir$lib" || return 1; done
-        printf 'agent:100000:65536\n' | tee "$dir/etc/subuid" >"$dir/etc/subgid"
-        hostctl template show pt-box >/dev/null 2>&1 || hostctl template import pt-box "$dir" >/dev/null 2>&1
-}
 check "a template with bwrap" box_import
 launch_from pt-box pt-a memory=256MiB pids=512 sandboxes=5 >/dev/null || { fail launch pt-a; finish; }
 
@@ -57,7 +49,8 @@ check_is "the same key gives the same" "$one" make -k job1
 check_is "which is one more" 2 count
 check_status "no such runtime" 2 'podman.*not there' make --runtime podman
 check_status "no such runtime at all" 2 'no runtime' make --runtime zzz
-check_status "no network yet" 2 'network' make --network private
+check_status "a network that nobody wrote a policy for" 3 'network names "private".*no policy' make --network private
+check_status "and one that is no name" 2 'network.*lower-case' make --network Private
 check_status "no template yet" 2 'template' make --template pt-box
 check_status "a workspace that is not there" 9 'workspace /nowhere' make -w /nowhere
 check_status "one that is not the agent's" 9 'workspace /etc' make -w /etc

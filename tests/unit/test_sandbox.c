@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/cleanup.h"
+#include "base/strv.h"
 #include "core/sandbox.h"
 
 static Sandbox *sample(void) {
@@ -23,6 +24,8 @@ static Sandbox *sample(void) {
         s->caller = strdup("root");
         s->workspace = strdup("/home/agent/work");
         s->message = strdup("it \"ended\"");
+        s->network = strdup("web,dns");
+        s->number = 0x1001;
         s->labels = json_pack("{s:s}", "a", "b");
         s->root = true;
         s->memory = 64 << 20;
@@ -56,12 +59,14 @@ static void test_line(void **state) {
         assert_true(again->disk == UINT64_MAX && again->memory_peak == UINT64_MAX && again->lease.ended == 5 && again->cause == SANDBOX_CAUSE_OOM);
         assert_null(again->key);
         assert_string_equal(again->workspace, "/home/agent/work");
+        assert_string_equal(again->network, "web,dns");
+        assert_int_equal(again->number, 0x1001);
 }
 
 // Each key away, and each of another type: nothing of it is taken.
 static void test_broken_lines(void **state) {
         static const char *const bad[] = {"", "{}", "[]", "null", "{\"id\":1}", "x"};
-        static const char *const optional[] = {"workspace", "message", "root"};
+        static const char *const optional[] = {"workspace", "message", "root", "network"};
         _cleanup_(sandbox_freep) Sandbox *s = sample();
         json_t *object = sandbox_json(s), *value;
         Sandbox *ret = NULL;
@@ -82,10 +87,50 @@ static void test_broken_lines(void **state) {
                         fail_msg("without %s", key);
                 ret = sandbox_free(ret);
         }
-        (void) json_object_set_new(object, "id", json_string("../x"));
-        _cleanup_free_ char *text = json_dumps(object, 0);
-        assert_int_equal(sandbox_parse(text, &ret), -EINVAL);
         json_decref(object);
+}
+
+// Values that no line of ours has.
+static void test_wrong_lines(void **state) {
+        const struct {
+                const char *key;
+                json_t *value;
+        } wrong[] = {{"id", json_string("../x")},    {"wire", json_integer(0)},       {"wire", json_integer(0x0fff)},         {"wire", json_integer(0x2000)},
+                     {"network", json_string("")},   {"network", json_string("A,b")}, {"network", json_string("web,none")},   {"instance", json_string("no name")}};
+        _cleanup_(sandbox_freep) Sandbox *s = sample();
+        Sandbox *ret = NULL;
+
+        for (size_t i = 0; i < ELEMENTS(wrong); i++) {
+                json_t *object = sandbox_json(s);
+                (void) json_object_set_new(object, wrong[i].key, wrong[i].value);
+                _cleanup_free_ char *text = json_dumps(object, 0);
+                json_decref(object);
+                if (sandbox_parse(text, &ret) != -EINVAL)
+                        fail_msg("%zu: %s", i, text);
+        }
+}
+
+static void test_network(void **state) {
+        static const struct {
+                const char *text, *names; // NULL: refused
+        } cases[] = {{"none", ""},       {"instance", ""}, {"web", "web"},      {"web,dns", "web dns"}, {"web,web", "web web"}, {"nonesuch", "nonesuch"}, {"", NULL},
+                     {",", NULL},        {"Web", NULL},    {"web dns", NULL},   {"web,instance", NULL}, {"none,web", NULL},     {"../web", NULL},         {"web,-", NULL}};
+        char many[65 * 2 + 1] = "";
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_strv_ char **names = NULL;
+                _cleanup_error_ Error err = ERROR_NULL;
+                int r = sandbox_network_parse(cases[i].text, &names, &err);
+                _cleanup_free_ char *joined = strv_join(names, " ");
+                assert_int_equal(r, cases[i].names ? 0 : -EINVAL);
+                assert_string_equal(joined, cases[i].names ?: "");
+                assert_int_equal(names != NULL, cases[i].names && *cases[i].names);
+                if (r < 0)
+                        assert_string_equal(err.field, "network");
+        }
+        for (size_t i = 0; i < 65; i++)
+                memcpy(many + 2 * i, "a,", 3);
+        assert_int_equal(sandbox_network_parse(many, &(char **) {NULL}, NULL), -EINVAL);
 }
 
 static void test_names(void **state) {
@@ -109,7 +154,8 @@ static void test_runtimes(void **state) {
 }
 
 int main(void) {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(test_line), cmocka_unit_test(test_broken_lines), cmocka_unit_test(test_names), cmocka_unit_test(test_runtimes)};
+        const struct CMUnitTest tests[] = {cmocka_unit_test(test_line), cmocka_unit_test(test_broken_lines), cmocka_unit_test(test_wrong_lines), cmocka_unit_test(test_network),
+                                           cmocka_unit_test(test_names), cmocka_unit_test(test_runtimes)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
