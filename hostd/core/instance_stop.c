@@ -63,6 +63,7 @@ static void unplug_done(void *userdata, int r, json_t *result, Error *err) {
 
         if (r >= 0 && instance && instance->killed && instance->record.generation == unplug->generation && instance->state == INSTANCE_STOPPING) {
                 instance_network_pause(instance);
+                sandbox_wires_cut(instance);
                 instance->unplugged = network_detach(m->network, unplug->slot, NULL) >= 0;
         }
         if (!m->stopping)

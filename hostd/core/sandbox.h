@@ -128,6 +128,7 @@ int sandbox_wire_new(Sandbox *sandbox, Error *err);  // its number, and its poli
 void sandbox_wire_begin(Sandbox *sandbox);           // its process 1 was verified
 void sandbox_wire_adopt(Sandbox *sandbox);           // of an earlier hostd; its instance's network is there
 void sandbox_wire_cut(Sandbox *sandbox);             // nothing passes from now on
+void sandbox_wires_cut(Instance *instance);          // of all in it, which die; else its network's end would remove one after the other, in the loop
 bool sandbox_wire_lingers(Sandbox *sandbox);         // after that: the kernel still has it
 void sandbox_wire_describe(const Sandbox *sandbox, json_t *object);
 // sandbox_probe.c

@@ -130,7 +130,7 @@ static void wire_failed(Sandbox *s, const Error *err, int r) {
                 return;
         }
         sandbox_wire_cut(s); // it goes on, closed
-        manager_warn(s->manager, "sandbox-network", s->instance, "sandbox %s has no network since hostd was restarted: %s", s->id, error_message(err, r));
+        log_event(LOG_WARNING, NULL, s->instance, "sandbox %s has no network since hostd was restarted: %s", s->id, error_message(err, r));
 }
 
 static int wire_plug_now(sd_event_source *source, uint64_t usec, void *userdata) {
@@ -189,6 +189,12 @@ void sandbox_wire_cut(Sandbox *s) {
         s->interface = network_sandbox_interface(s->manager->network, s->number);
         s->gone_looks = 0;
         s->wire = sandbox_network_free(s->wire);
+}
+
+void sandbox_wires_cut(Instance *instance) {
+        for (Sandbox *s = instance->manager->sandboxes; s; s = s->next)
+                if (strcmp(s->instance, instance->record.name) == 0)
+                        sandbox_wire_cut(s);
 }
 
 // A job removes it, which takes the kernel some 30 ms. What is still there after seconds is a leftover, and "hostctl leaks" says so.
