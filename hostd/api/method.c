@@ -13,6 +13,7 @@ static const char *const choices_protocol[] = {"tcp", "udp", "icmp", NULL};
 static const char *const choices_exposed[] = {"tcp", "udp", NULL};
 
 #define NAME_PARAM {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "the instance"}
+#define PLACE_PARAM {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "the instance, or a sandbox by its id"}
 #define NAMES_PARAM \
         {"name", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_MANY, VALID_NAME, .meta = "NAME", .doc = "the instance"}
 #define FORMAT_PARAMS \
@@ -22,8 +23,8 @@ static const char *const choices_exposed[] = {"tcp", "udp", NULL};
 #define SETTINGS_PARAM \
         {"settings", 's', PARAM_PAIRS, 0, VALID_LABEL_VALUE, .meta = "KEY=VALUE", .doc = "a setting of hostd-instance.conf(5); may be repeated"}
 #define ENTER_PARAMS \
-        {"user", 'u', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "user inside the instance (default root)"}, \
-        {"cwd", 'w', PARAM_STRING, 0, VALID_PATH, .meta = "DIR", .doc = "working directory (default the user's home)"}, \
+        {"user", 'u', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "user inside (default root; in a sandbox the one that it is for)"}, \
+        {"cwd", 'w', PARAM_STRING, 0, VALID_PATH, .meta = "DIR", .doc = "working directory (default the user's home; in a sandbox /workspace)"}, \
         {"env", 'e', PARAM_PAIRS, 0, VALID_ARGUMENT, .meta = "NAME=VALUE", .doc = "environment variable; may be repeated"}, \
         {"timeout", 't', PARAM_SPAN, 0, .meta = "SPAN", .doc = "kill the command after this time"}
 #define COMMAND_PARAMS \
@@ -113,7 +114,7 @@ static const Param params_why[] = {
         END,
 };
 static const Param params_exec[] = {
-        NAME_PARAM,
+        PLACE_PARAM,
         {"command", 0, PARAM_STRINGS, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_REST, VALID_ARGUMENT, .meta = "COMMAND", .doc = "program and arguments"},
         COMMAND_PARAMS,
         {"login", 0, PARAM_BOOL, 0, .doc = "enter through the guest's PAM session"},
@@ -121,14 +122,14 @@ static const Param params_exec[] = {
         END,
 };
 static const Param params_start_command[] = {
-        NAME_PARAM,
+        PLACE_PARAM,
         {"command", 0, PARAM_STRINGS, PARAM_REQUIRED | PARAM_POSITIONAL | PARAM_REST, VALID_ARGUMENT, .meta = "COMMAND", .doc = "program and arguments"},
         ENTER_PARAMS,
-        {"keep", 'k', PARAM_SIZE, 0, .min = 131072, .max = 67108864, .meta = "SIZE", .doc = "how much of its output may be kept, 128KiB to 64MiB (default 8MiB)"},
+        {"keep", 'k', PARAM_SIZE, 0, .min = 131072, .max = 67108864, .meta = "SIZE", .doc = "how much of its output may be kept, 128KiB to 64MiB (default 8MiB; in a sandbox 1MiB, and 16MiB at most)"},
         END,
 };
 static const Param params_logs[] = {
-        NAME_PARAM,
+        PLACE_PARAM,
         {"id", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_ID, .meta = "ID", .doc = "the command"},
         {"follow", 'f', PARAM_BOOL, 0, .doc = "go on with what it is still to write, until it ends"},
         {"offset", 'o', PARAM_INT, 0, .meta = "N", .doc = "leave out the first N bytes that it wrote"},
@@ -186,17 +187,18 @@ static const Param params_sandbox_exec[] = {
         {"env", 'e', PARAM_PAIRS, 0, VALID_ARGUMENT, .meta = "NAME=VALUE", .doc = "environment variable; may be repeated"},
         {"timeout", 't', PARAM_SPAN, 0, .meta = "SPAN", .doc = "kill the command after this time"},
         {"tty", 'T', PARAM_BOOL, 0, .doc = "the descriptors are one pty; the command gets a terminal of its own that is joined to it"},
+        {"detach", 'd', PARAM_BOOL, PARAM_LOCAL, .doc = "in the background: prints its id and does not wait (command start)"},
         END,
 };
 static const Param params_command_list[] = {
-        {"name", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "only of this instance"},
+        {"name", 0, PARAM_STRING, PARAM_POSITIONAL, VALID_NAME, .meta = "NAME", .doc = "only of this instance and its sandboxes, or of this sandbox"},
         FORMAT_PARAMS,
         END,
 };
 #define FILE_PARAMS \
-        NAME_PARAM, \
-        {"path", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_PATH, .meta = "PATH", .doc = "path inside the instance"}, \
-        {"user", 'u', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "as which user (default root)"}, \
+        PLACE_PARAM, \
+        {"path", 0, PARAM_STRING, PARAM_REQUIRED | PARAM_POSITIONAL, VALID_PATH, .meta = "PATH", .doc = "path inside"}, \
+        {"user", 'u', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "as which user (default root; in a sandbox the one that it is for)"}, \
         {"timeout", 't', PARAM_SPAN, 0, .meta = "SPAN", .doc = "give up after this time"}
 #define OWNER_PARAMS \
         {"owner", 'o', PARAM_STRING, 0, VALID_USER, .meta = "USER", .doc = "whose it becomes: a user inside, or a number"}, \
@@ -561,41 +563,41 @@ static const Method method_table[_METHOD_MAX] = {
                 .manual = "Lookups, connections and denials, the newest last: what resolver and proxy say of names, and the kernel of addresses. BY is the rule of which policy; without one the default denied it. A connection that the kernel forwards is told when the kernel forgets it, some time after its end, and while it lives when it is one minute old, two, four and so on. VERDICT error with KIND lost says that records are missing here. The log of an instance outlives it: hostd(8). The descriptor is a pipe for lines of JSON, the newest first, and a last one {end, torn}. A list that is not read within a minute is cut; a user has three at a time, root any number."},
         [METHOD_INSTANCE_WHY] = {I "Why", "why", VIEW, SPECIAL, 1, params_why, "denials", columns_why, "Say what an instance was denied, and which rule would allow it",
                 .manual = "The newest 20000 denials in groups, the newest first. SANDBOX is who it was in, and not the instance itself. ALLOWED BY is a rule that would let it pass, in the policies whose lack of it the reason names: the sandbox's own, or its instance's; there is none where no rule decided, as for a limit, or where what was asked for is no name that a rule may have. The descriptor is as that of flows."},
-        [METHOD_COMMAND_EXEC] = {"io.hostd.Command.Exec", "exec", OPERATE, MUTATES | MORE | SPECIAL, 3, params_exec, .doc = "Run a command in an instance",
+        [METHOD_COMMAND_EXEC] = {"io.hostd.Command.Exec", "exec", OPERATE, MUTATES | MORE | SPECIAL, 3, params_exec, .doc = "Run a command in an instance or sandbox",
                 .manual = "The first word after NAME ends the options. With standard input and output on a terminal, or with --tty, the command gets a pty; otherwise three pipes. Once EXTPROC is set on the caller's pty, TIOCSIG with SIGQUIT says that its input has ended. Exit status: the command's own; 128+N for signal N; 124 when its time was over; 126 or 127 when it could not be run; 125 when hostctl or hostd failed. Answers: {id}, then the record {exit, signal, oom, timed_out, cpu_usec, memory_peak, stage, message, redacted}; redacted counts the values of secrets that were replaced in the output."},
         [METHOD_COMMAND_SHELL] = {"io.hostd.Command.Shell", "shell", OPERATE, MUTATES | MORE | SPECIAL, 3, params_shell, .doc = "Open a login shell in an instance",
                 .manual = "A login shell with a pty, through PAM; root unless --user says otherwise. Answers as Exec."},
         [METHOD_COMMAND_START] = {"io.hostd.Command.Start", "command start", OPERATE, MUTATES | SPECIAL, 0, params_start_command, .doc = "Run a command in the background",
-                .manual = "It has no input, and needs no client: it goes on until it ends, its time is over or the instance stops, also through a restart of hostd. The answer, {id}, comes when it runs. What it writes is kept: the begin and the end of it, up to keep; what does not fit is dropped and counted, and never makes it wait. Values of secrets that the instance has grants of are replaced. The output is there until that of later commands needs the room (64 MiB for an instance), or the instance is deleted."},
+                .manual = "It has no input, and needs no client: it goes on until it ends, its time is over or its instance or sandbox ends, also through a restart of hostd. The answer, {id}, comes when it runs. What it writes is kept: the begin and the end of it, up to keep; what does not fit is dropped and counted, and never makes it wait. Values of secrets that the instance has grants of are replaced. The output is there until that of later commands needs the room (64 MiB for an instance with its sandboxes, 16 MiB for one of these), or the instance is deleted, or the sandbox forgotten."},
         [METHOD_COMMAND_LOGS] = {"io.hostd.Command.Logs", "logs", OPERATE, MUTATES | SPECIAL, 1, params_logs, .doc = "Show the output of a command in the background",
-                .manual = "Standard output and errors of the command, in the order in which they were read, each to hostctl's own. An offset counts the bytes of both, also those that were dropped; where some are missing, standard error says how many. On the wire, frames of a magic number, a kind (0 output, 1 errors, 2 dropped bytes; at the end 3 ended, 4 cut off since hostd-io died, 5 as of now), an offset and a length, of 4, 4, 8 and 8 bytes in the host's order, go into the pipe, and bytes behind the first two kinds."},
+                .manual = "Standard output and errors of the command, in the order in which they were read, each to hostctl's own. An offset counts the bytes of both, also those that were dropped; where some are missing, standard error says how many. On the wire, frames of a magic number, a kind (0 output, 1 errors, 2 dropped bytes; at the end 3 ended, 4 cut off since hostd-io died, 5 as of now, 6 removed with its sandbox), an offset and a length, of 4, 4, 8 and 8 bytes in the host's order, go into the pipe, and bytes behind the first two kinds."},
         [METHOD_COMMAND_KEPT] = {"io.hostd.Command.Kept", "command kept", VIEW, 0, 0, params_command_list, "commands", columns_kept, "List commands in the background whose output is kept"},
         [METHOD_COMMAND_ATTACH] = {"io.hostd.Command.Attach", "command wait", OPERATE, MUTATES | MORE | SPECIAL, 0, params_command_id, .doc = "Wait for a running command",
                 .manual = "Answers with the record of a command that runs, also after a restart of hostd; of one in the background also when it has ended, as long as its output is kept."},
         [METHOD_COMMAND_SIGNAL] = {"io.hostd.Command.Signal", "command signal", OPERATE, MUTATES, 0, params_command_signal, .doc = "Send a signal to a running command"},
         [METHOD_COMMAND_LIST] = {"io.hostd.Command.List", "command list", VIEW, 0, 0, params_command_list, "commands", columns_command, "List running commands"},
-        [METHOD_FILE_PUSH] = {"io.hostd.File.Push", "file push", OPERATE, MUTATES | SPECIAL, 1, params_push, .doc = "Copy a file or tree into an instance",
+        [METHOD_FILE_PUSH] = {"io.hostd.File.Push", "file push", OPERATE, MUTATES | SPECIAL, 1, params_push, .doc = "Copy a file or tree into an instance or sandbox",
                 .manual = "LOCAL may be - for standard input. Several files, or a place that ends with a slash: each goes below it by its own name. With --recursive a tree; links are copied as links, sockets, pipes and devices are left out. A file appears whole and on the disk under its name or not at all, and keeps the owner of the one that it replaces when root writes it. Directories that --parents makes belong to the user, or to --owner, which goes for a single file. With --tar LOCAL is a tar (not compressed, without hard links) that is unpacked into PATH. The descriptor is a pipe with a tree stream (hostd/guest/tree.h), also for a single file: its end record tells a whole one from one that was cut off."},
-        [METHOD_FILE_PULL] = {"io.hostd.File.Pull", "file pull", OPERATE, MUTATES | SPECIAL, 1, params_pull, .doc = "Copy a file or tree out of an instance",
+        [METHOD_FILE_PULL] = {"io.hostd.File.Pull", "file pull", OPERATE, MUTATES | SPECIAL, 1, params_pull, .doc = "Copy a file or tree out of an instance or sandbox",
                 .manual = "LOCAL may be - for standard output, or a directory. A file appears whole under its name or not at all. With --recursive a tree, which is unpacked below one directory and nowhere else. A range that begins behind the end is empty. With --tar LOCAL becomes a tar of the tree, with names below PATH; a file that changes while it is read makes the call fail at its end."},
-        [METHOD_FILE_LIST] = {"io.hostd.File.List", "file list", OPERATE, MUTATES | SPECIAL, 1, params_file_list, "files", columns_file, "List files in an instance",
+        [METHOD_FILE_LIST] = {"io.hostd.File.List", "file list", OPERATE, MUTATES | SPECIAL, 1, params_file_list, "files", columns_file, "List files in an instance or sandbox",
                 .manual = "Sorted by name, what is below a directory right behind it. Owners and groups by the names that they have inside, or by number. No link below PATH is followed. At most 250,000 entries."},
-        [METHOD_FILE_REMOVE] = {"io.hostd.File.Remove", "file rm", OPERATE, MUTATES | SPECIAL, 0, params_file_remove, .doc = "Remove a file or tree in an instance"},
-        [METHOD_FILE_STAT] = {"io.hostd.File.Stat", "file stat", OPERATE, MUTATES | SPECIAL, 1, params_file_stat, "files", columns_file, "Show what files in an instance are",
+        [METHOD_FILE_REMOVE] = {"io.hostd.File.Remove", "file rm", OPERATE, MUTATES | SPECIAL, 0, params_file_remove, .doc = "Remove a file or tree in an instance or sandbox"},
+        [METHOD_FILE_STAT] = {"io.hostd.File.Stat", "file stat", OPERATE, MUTATES | SPECIAL, 1, params_file_stat, "files", columns_file, "Show what files in an instance or sandbox are",
                 .manual = "Of a link itself. The descriptor is a pipe for the list."},
-        [METHOD_FILE_SEARCH] = {"io.hostd.File.Search", "file search", OPERATE, MUTATES | SPECIAL, 1, params_file_search, "files", columns_file, "Find files in an instance by their names",
+        [METHOD_FILE_SEARCH] = {"io.hostd.File.Search", "file search", OPERATE, MUTATES | SPECIAL, 1, params_file_search, "files", columns_file, "Find files in an instance or sandbox by their names",
                 .manual = "What is no directory below PATH and whose own name matches, as the shell's *, ? and [...] do. No link is followed; at most 64 levels and a million names are looked at, and what could not be is said. The descriptor is a pipe for the list."},
-        [METHOD_FILE_REPLACE] = {"io.hostd.File.Replace", "file replace", OPERATE, MUTATES | SPECIAL, 1, params_file_replace, "files", columns_replaced, "Replace text in files in an instance",
+        [METHOD_FILE_REPLACE] = {"io.hostd.File.Replace", "file replace", OPERATE, MUTATES | SPECIAL, 1, params_file_replace, "files", columns_replaced, "Replace text in files in an instance or sandbox",
                 .manual = "Every place where the text stands, to the letter. A file of at most 1 GiB, whole or not at all; mode and owner stay as when it is pushed. One that does not have the text is not written, and that is no error. If somebody else writes to it meanwhile, the call fails. The descriptor is a pipe for a list with the number of places; the audit log does not keep the texts."},
-        [METHOD_FILE_MOVE] = {"io.hostd.File.Move", "file mv", OPERATE, MUTATES | SPECIAL, 0, params_file_move, .doc = "Move or rename a file or tree in an instance",
+        [METHOD_FILE_MOVE] = {"io.hostd.File.Move", "file mv", OPERATE, MUTATES | SPECIAL, 0, params_file_move, .doc = "Move or rename a file or tree in an instance or sandbox",
                 .manual = "Within one file system: the data volume (/home, /var/lib/containers) is another one than the root. What is in the place is not replaced without --force."},
-        [METHOD_FILE_MKDIR] = {"io.hostd.File.Mkdir", "file mkdir", OPERATE, MUTATES | SPECIAL, 0, params_file_mkdir, .doc = "Make a directory in an instance",
+        [METHOD_FILE_MKDIR] = {"io.hostd.File.Mkdir", "file mkdir", OPERATE, MUTATES | SPECIAL, 0, params_file_mkdir, .doc = "Make a directory in an instance or sandbox",
                 .manual = "With --parents one that is there is no error, and stays as it is."},
-        [METHOD_FILE_CHMOD] = {"io.hostd.File.Chmod", "file chmod", OPERATE, MUTATES | SPECIAL, 0, params_file_chmod, .doc = "Change permissions of files in an instance",
+        [METHOD_FILE_CHMOD] = {"io.hostd.File.Chmod", "file chmod", OPERATE, MUTATES | SPECIAL, 0, params_file_chmod, .doc = "Change permissions of files in an instance or sandbox",
                 .manual = "A link is refused, not followed."},
-        [METHOD_FILE_CHOWN] = {"io.hostd.File.Chown", "file chown", OPERATE, MUTATES | SPECIAL, 0, params_file_chown, .doc = "Change owner and group of files in an instance",
+        [METHOD_FILE_CHOWN] = {"io.hostd.File.Chown", "file chown", OPERATE, MUTATES | SPECIAL, 0, params_file_chown, .doc = "Change owner and group of files in an instance or sandbox",
                 .manual = "Of a link itself."},
-        [METHOD_FILE_WATCH] = {"io.hostd.File.Watch", "file watch", OPERATE, MUTATES | SPECIAL, 1, params_file_watch, .doc = "Show what happens to files in an instance",
+        [METHOD_FILE_WATCH] = {"io.hostd.File.Watch", "file watch", OPERATE, MUTATES | SPECIAL, 1, params_file_watch, .doc = "Show what happens to files in an instance or sandbox",
                 .manual = "A line for each event until the client goes, or what is watched does: created, written, attributes, deleted, moved-from, moved-to; lost: events were dropped because nobody read them in time, or what is below that path is not watched (at most 8192 directories, 64 levels, and what the user may read); gone: it was removed or moved away, and nothing follows. With --format json an object a line. The descriptor is a pipe for the list, whose first bytes come when all is being watched."},
         [METHOD_SANDBOX_CREATE] = {"io.hostd.Sandbox.Create", "sandbox create", OPERATE, MUTATES | SPECIAL, 0, params_sandbox_create, .doc = "Make a sandbox in an instance",
                 .manual = "A place for untrusted work, within the instance and with limits of its own; see hostctl-sandbox(1). Answers when it runs. hostctl prints its id. Reply: {id, instance, state, existed}; existed says that the key was taken."},
@@ -604,7 +606,7 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_SANDBOX_WHY] = {"io.hostd.Sandbox.Why", "sandbox why", VIEW, 0, 0, params_sandbox_object, .doc = "Say why a sandbox ended",
                 .manual = "cause is none while it lives, then deadline, idle, oom, exited (its first process ended), instance (that was stopped), failed (it never ran), lost (a restart of hostd did not find it again). Known for its grace."},
         [METHOD_SANDBOX_EXEC] = {"io.hostd.Sandbox.Exec", "sandbox exec", OPERATE, MUTATES | MORE | SPECIAL, 3, params_sandbox_exec, .doc = "Run a command in a sandbox",
-                .manual = "As exec, in a sandbox: the first word after ID ends the options; streams, exit status and answers are the same."},
+                .manual = "As exec, in a sandbox: the first word after ID ends the options; streams, exit status and answers are the same. With --detach it is command start in the sandbox. What that writes is shown by logs; the file commands, too, take the id of a sandbox for NAME."},
         [METHOD_SANDBOX_DELETE] = {"io.hostd.Sandbox.Delete", "sandbox delete", OPERATE, MUTATES, 0, params_sandbox, .doc = "End a sandbox, whatever it does, and forget it",
                 .manual = "In any state. Answers when nothing of it is left."},
         [METHOD_SANDBOX_RENEW] = {"io.hostd.Sandbox.Renew", "sandbox renew", OPERATE, MUTATES, 0, params_sandbox_renew, .doc = "Give a sandbox another deadline",

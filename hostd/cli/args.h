@@ -35,6 +35,7 @@ int args_split_location(const char *word, char **ret_name, char **ret_path, Erro
 
 // The row whose words begin `argv` (the longest match); *ret_used says how many were taken. NULL if there is none.
 const Method *words_match(char *const *argv, size_t *ret_used);
+bool words_are_shared(const char *words); // "sandbox" may stand before them
 // What was probably meant by the words, or NULL; caller frees.
 char *words_nearest(char *const *argv);
 size_t words_distance(const char *a, const char *b); // edits between two words

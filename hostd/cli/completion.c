@@ -172,8 +172,16 @@ static void completion_method(const Method *method) {
 
 int command_completion(Cli *cli, char **argv) {
         fputs(head, stdout);
-        for (int i = 0; i < _METHOD_MAX; i++)
-                completion_method(method_get(i));
+        for (int i = 0; i < _METHOD_MAX; i++) {
+                Method shared = *method_get(i);
+                char words[64];
+                completion_method(&shared);
+                if (!words_are_shared(shared.words))
+                        continue;
+                (void) snprintf(words, sizeof(words), "sandbox %s", shared.words);
+                shared.words = words;
+                completion_method(&shared);
+        }
         for (const LocalCommand *c = local_commands; c->word; c++)
                 printf("_hostctl_options['%s']='--help'\n_hostctl_words['%s']=\n", c->word, c->word);
         fputs(tail, stdout);

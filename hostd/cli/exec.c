@@ -4,7 +4,6 @@
 
 #define CONSOLE_ESCAPE 0x1d // ^]
 
-// In the background: nothing of what a terminal or a login is for. Prints the id, for scripts.
 // Just the id, for scripts.
 static int print_id(Cli *cli, const Method *method, Args *args) {
         _cleanup_error_ Error err = ERROR_NULL;
@@ -17,7 +16,14 @@ static int print_id(Cli *cli, const Method *method, Args *args) {
         return r < 0 ? cli_fail(&err, r) : 0;
 }
 
+// In the background: nothing of what a terminal or a login is for.
 int command_start(Cli *cli, Args *args) {
+        json_t *sandbox = json_object_get(args->parameters, "id"); // of `sandbox exec --detach`
+
+        if (sandbox) {
+                (void) json_object_set(args->parameters, "name", sandbox);
+                (void) json_object_del(args->parameters, "id");
+        }
         return print_id(cli, method_get(METHOD_COMMAND_START), args);
 }
 

@@ -80,7 +80,7 @@ static int move_prepare(FileTransfer *t, const char *source, const char *to, Err
         if (r < 0)
                 return r;
         if (strcmp(name, json_string_value(json_object_get(t->parameters, "name"))) != 0)
-                return error_set(err, ERR_INVALID, "%s and %s are not in one instance: pull and push", source, to);
+                return error_set(err, ERR_INVALID, "%s and %s are not in one instance or sandbox: pull and push", source, to);
         place = file_place_below(path, json_string_value(json_object_get(t->parameters, "path")), strv_length(t->args->words) > 2 || path[strlen(path) - 1] == '/');
         if (!place)
                 return error_set_errno(err, ENOMEM, "%s", source);

@@ -57,6 +57,8 @@ static int take(int fd, const IoFrame *frame, Error *err) {
                 return 1;
         case IO_FRAME_CUT:
                 return error_set(err, ERR_UNAVAILABLE, "from byte %llu on nothing was kept: hostd-io died while the command ran", (unsigned long long) frame->offset);
+        case IO_FRAME_GONE:
+                return error_set(err, ERR_UNAVAILABLE, "the output was removed with its sandbox at byte %llu", (unsigned long long) frame->offset);
         case IO_FRAME_ENDED:
         case IO_FRAME_NOW:
         case _IO_FRAME_MAX:
@@ -72,7 +74,7 @@ static int take_all(int fd, Error *err) {
         do {
                 r = read_exactly(fd, &frame, sizeof(frame));
                 if (r == 0)
-                        return error_set(err, ERR_UNAVAILABLE, "hostd-io ended before the output did");
+                        return error_set(err, ERR_UNAVAILABLE, "the output ended early: it was removed, or hostd-io died");
                 if (r > 0)
                         r = take(fd, &frame, err);
         } while (r > 0);

@@ -68,8 +68,8 @@ int session_exit_status(const json_t *record) {
                 cli_complain("%s", message);
         if (signal_number > 0)
                 return 128 + (signal_number & 0x7f);
-        if (json_integer_value(code) < 0) // nobody knows how it ended; the message said why
-                return SESSION_EXIT_OURS;
+        if (json_integer_value(code) < 0) // nobody knows how it ended; the message said why. What is killed for memory is killed by that signal
+                return json_is_true(json_object_get(record, "oom")) ? 128 + SIGKILL : SESSION_EXIT_OURS;
         if (!json_is_integer(code)) {
                 cli_complain("hostd's record says neither how the command ended nor why");
                 return SESSION_EXIT_OURS;

@@ -19,7 +19,7 @@ static size_t words_count(const char *words, char *const *argv) {
         return n;
 }
 
-const Method *words_match(char *const *argv, size_t *ret_used) {
+static const Method *match_rows(char *const *argv, size_t *ret_used) {
         const Method *best = NULL;
         size_t used = 0;
 
@@ -32,6 +32,25 @@ const Method *words_match(char *const *argv, size_t *ret_used) {
         }
         *ret_used = used;
         return best;
+}
+
+// What sandboxes have in common with instances is found below their word as well; the place says which of them is meant.
+bool words_are_shared(const char *words) {
+        return strcmp(words, "logs") == 0 || strncmp(words, "file ", strlen("file ")) == 0;
+}
+
+const Method *words_match(char *const *argv, size_t *ret_used) {
+        const Method *method = match_rows(argv, ret_used);
+
+        if (method || !argv[0] || strcmp(argv[0], "sandbox") != 0)
+                return method;
+        method = match_rows(argv + 1, ret_used);
+        if (!method || !words_are_shared(method->words)) {
+                *ret_used = 0;
+                return NULL;
+        }
+        ++*ret_used;
+        return method;
 }
 
 // Levenshtein over one row; words are short.

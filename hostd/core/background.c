@@ -10,6 +10,7 @@
 #include "core/guest_link.h"
 #include "core/handle.h"
 #include "core/redaction.h"
+#include "core/sandbox.h"
 
 #define FOLLOWERS_MAX 32 // at once for one user: all users share what hostd-io can
 
@@ -17,12 +18,26 @@ static IoPlace place_of(const Instance *instance) {
         return (IoPlace) {.manager = instance->manager, .instance = instance->record.name, .slot = instance->record.slot};
 }
 
-static bool place_of_request(const Request *request, IoPlace *ret) {
-        const Instance *instance = instance_list_find(&request->manager->instances, request->target);
+// Of a place as commands know it, INSTANCE or INSTANCE/SANDBOX. False: the instance is gone, and with it all output.
+static bool place_named(Manager *m, const char *name, IoPlace *ret, const char **ret_owner) {
+        const char *slash = strchr(name, '/');
+        _cleanup_free_ char *instance_name = slash ? strndup(name, (size_t) (slash - name)) : strdup(name);
+        const Instance *instance = instance_name ? instance_list_find(&m->instances, instance_name) : NULL;
 
         if (instance)
                 *ret = place_of(instance);
+        *ret_owner = slash ? slash + 1 : "";
         return instance;
+}
+
+// The sandbox may be gone meanwhile.
+static bool place_of_request(const Request *request, IoPlace *ret, const char **ret_owner) {
+        const char *of_sandbox = json_string_value(json_object_get(request->detail, "instance"));
+        bool found = place_named(request->manager, request->in_sandbox ? of_sandbox ?: "" : request->target, ret, ret_owner);
+
+        if (request->in_sandbox)
+                *ret_owner = request->target;
+        return found;
 }
 
 static const char *id_of(const Request *request) {
@@ -91,7 +106,7 @@ int background_keep(Request *request, Instance *instance, IoDone kept, Error *er
         int readers[2] = {-EBADF, -EBADF}, r = values < 0 && values != -EBADF ? values : make_pipes(request, readers);
 
         if (r >= 0) {
-                const IoKeep keep = {.owner = "", .id = id_of(request), .size = (uint64_t) request_int(request, "keep", 0), .out = readers[0], .errors = readers[1], .values = values};
+                const IoKeep keep = {.owner = request->in_sandbox ? request->target : "", .id = id_of(request), .size = (uint64_t) request_int(request, "keep", 0), .out = readers[0], .errors = readers[1], .values = values};
                 r = io_link_keep(&place, &keep, kept, request, err);
         }
         for (size_t i = 0; i < 2; i++)
@@ -100,10 +115,11 @@ int background_keep(Request *request, Instance *instance, IoDone kept, Error *er
 }
 
 void background_forget(Request *request) {
+        const char *owner;
         IoPlace place;
 
-        if (place_of_request(request, &place))
-                io_link_forget(&place, "", id_of(request));
+        if (place_of_request(request, &place, &owner))
+                io_link_forget(&place, owner, id_of(request));
         row_set(request->manager, id_of(request), NULL);
 }
 
@@ -129,15 +145,21 @@ void background_done(Command *command, const CommandRecord *record, void *userda
 
 // ---- the end ----
 
+// That of a sandbox which is being deleted goes at once, and who follows it is told so.
+static bool goes_with_sandbox(Manager *m, const char *owner) {
+        const Sandbox *s = sandbox_find(m, owner);
+
+        return *owner && (!s || s->forget);
+}
+
 void background_ended(Manager *m, Command *command, const CommandRecord *record) {
-        const Instance *instance = instance_list_find(&m->instances, command_instance(command));
         char when[CLOCK_TEXT_MAX];
+        const char *owner;
+        IoPlace place;
         json_t *row;
 
-        if (instance) {
-                const IoPlace place = place_of(instance);
-                io_link_end(&place, "", command_id(command));
-        }
+        if (place_named(m, command_instance(command), &place, &owner))
+                (goes_with_sandbox(m, owner) ? io_link_forget : io_link_end)(&place, owner, command_id(command));
         if (!record->started)
                 return;
         row = row_new(command);
@@ -157,24 +179,42 @@ bool background_reply(Request *request) {
         return record;
 }
 
-void background_remove(Instance *instance) {
-        const IoPlace place = place_of(instance);
+static void rows_remove(Manager *m, const char *name) {
         _cleanup_strv_ char **keys = NULL;
 
-        io_link_remove(&place);
-        if (store_value_list(instance->manager->store, "output.", &keys, NULL) < 0)
+        if (store_value_list(m->store, "output.", &keys, NULL) < 0)
                 return;
         for (char **key = keys; key && *key; key++) {
-                json_t *row = row_get(instance->manager, *key + strlen("output."));
-                const char *name = json_string_value(json_object_get(row, "name"));
-                if (name && strcmp(name, instance->record.name) == 0)
-                        (void) store_value_set(instance->manager->store, *key, NULL, NULL);
+                json_t *row = row_get(m, *key + strlen("output."));
+                const char *place = json_string_value(json_object_get(row, "name"));
+                if (place && place_is_of(place, name))
+                        (void) store_value_set(m->store, *key, NULL, NULL);
                 json_decref(row);
         }
 }
 
-void background_evicted(Manager *m, const char *id) {
-        row_set(m, id, NULL);
+void background_remove(Instance *instance) {
+        const IoPlace place = place_of(instance);
+
+        io_link_remove(&place);
+        rows_remove(instance->manager, instance->record.name);
+}
+
+void background_remove_sandbox(Manager *m, const char *instance_name, const char *id) {
+        const Instance *instance = instance_list_find(&m->instances, instance_name);
+
+        if (instance) {
+                const IoPlace place = place_of(instance);
+                if (io_link_forget_owner(&place, id) == 0)
+                        return; // nor is there a row
+        }
+        rows_remove(m, id);
+}
+
+void background_evicted(Manager *m, const char *name) {
+        const char *dot = strrchr(name, '.');
+
+        row_set(m, dot ? dot + 1 : name, NULL);
 }
 
 // ---- what is kept ----
@@ -188,9 +228,10 @@ static bool follows_too_much(const Request *request) {
 }
 
 void handle_logs(Request *request) {
-        Instance *instance = request_instance(request);
-        IoFollow follow = {.owner = "", .id = request_string(request, "id"), .offset = (uint64_t) request_int(request, "offset", 0), .wait = request_bool(request, "follow")};
+        IoFollow follow = {.id = request_string(request, "id"), .offset = (uint64_t) request_int(request, "offset", 0), .wait = request_bool(request, "follow")};
         _cleanup_error_ Error err = ERROR_NULL;
+        Sandbox *s = NULL;
+        Instance *instance = request_place(request, &s);
         IoPlace place;
         struct stat st;
         int r;
@@ -198,6 +239,7 @@ void handle_logs(Request *request) {
         if (!instance)
                 return;
         place = place_of(instance);
+        follow.owner = s ? s->id : "";
         request->fds[0] = call_take_fd(request->call, 0);
         if (fstat(request->fds[0], &st) < 0 || !S_ISFIFO(st.st_mode)) {
                 request_failf(request, ERR_INVALID, "%s needs one descriptor, a pipe that the output is written to", request->method->words);
@@ -221,16 +263,17 @@ static const char *state_of(const Request *request, const char *id, const json_t
 void handle_command_kept(Request *request) {
         const char *name = request_string(request, "name");
         _cleanup_strv_ char **keys = NULL;
+        Sandbox *s;
         json_t *list;
 
-        if (name && !request_instance(request))
+        if (name && !request_place(request, &s))
                 return;
         list = json_array();
         (void) store_value_list(request->manager->store, "output.", &keys, NULL); // none is an empty list
         for (char **key = keys; key && *key; key++) {
                 const char *id = *key + strlen("output.");
                 json_t *row = row_get(request->manager, id), *record;
-                if (!row || (name && strcmp(name, json_string_value(json_object_get(row, "name")) ?: "") != 0)) {
+                if (!row || (name && !place_is_of(json_string_value(json_object_get(row, "name")) ?: "", name))) {
                         json_decref(row);
                         continue;
                 }

@@ -17,4 +17,5 @@ void background_done(Command *command, const CommandRecord *record, void *userda
 void background_ended(Manager *manager, Command *command, const CommandRecord *record); // of each detached command
 bool background_reply(Request *request); // with the record of one that ended; false: there is none
 void background_remove(Instance *instance); // it is deleted
-void background_evicted(Manager *manager, const char *id); // its output made room for another's
+void background_remove_sandbox(Manager *manager, const char *instance, const char *id); // it is forgotten
+void background_evicted(Manager *manager, const char *name); // the output made room for another's

@@ -354,9 +354,13 @@ void command_manager_drop_box(CommandManager *manager, CgroupBox *box, const cha
 }
 
 static void command_on_gone(GuestChannel *channel, void *userdata) {
+        const char *why = "the helper in the instance died";
         CommandManager *manager = userdata;
 
-        command_manager_drop_channel(manager, channel, "the helper in the instance died");
+        for (const Command *c = manager->first; c; c = c->next)
+                if (c->channel == channel && strchr(c->instance, '/'))
+                        why = "the first process of the sandbox ended";
+        command_manager_drop_channel(manager, channel, why);
         if (manager->config.channel_gone)
                 manager->config.channel_gone(channel, manager->config.userdata);
 }

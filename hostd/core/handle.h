@@ -47,6 +47,12 @@ void handle_sandbox_delete(Request *request);
 void handle_sandbox_renew(Request *request);
 void handle_sandbox_pause(Request *request);
 void handle_sandbox_resume(Request *request);
+// The place that the parameter "name" names: an instance, or, if there is none of that name, a sandbox by its id, and then the instance that it is in. NULL,
+// noted: neither.
+struct Sandbox;
+Instance *request_place(Request *request, struct Sandbox **ret_sandbox);
+// Whether a place, INSTANCE or INSTANCE/SANDBOX, is that of one of these names, or within it. Pure.
+bool place_is_of(const char *place, const char *name);
 // Calls `ready` once the instance's helper takes requests, with a hold on the request; or notes why that cannot be.
 void request_await_guest(Request *request, Instance *instance, InstanceDone ready);
 // template

@@ -150,6 +150,25 @@ static void place_done(Place *place) {
         free(place->name);
 }
 
+Instance *request_place(Request *request, Sandbox **ret_sandbox) {
+        const char *name = request_string(request, "name");
+        Instance *instance = instance_list_find(&request->manager->instances, name);
+
+        *ret_sandbox = instance ? NULL : sandbox_find(request->manager, name);
+        if (*ret_sandbox)
+                instance = instance_list_find(&request->manager->instances, (*ret_sandbox)->instance);
+        if (!instance)
+                request_failf(request, ERR_NOT_FOUND, "there is no instance or sandbox \"%s\"", name);
+        return instance;
+}
+
+bool place_is_of(const char *place, const char *name) {
+        const char *slash = strchr(place, '/');
+        size_t n = slash ? (size_t) (slash - place) : strlen(place);
+
+        return (strlen(name) == n && strncmp(place, name, n) == 0) || (slash && strcmp(slash + 1, name) == 0);
+}
+
 static int find_sandbox_place(const Request *request, Place *ret, Error *err) {
         const Sandbox *s = sandbox_find(request->manager, request->target);
 
@@ -189,7 +208,7 @@ static int enter(Request *request, const Place *place, const Entering *how, Erro
                         .flags = how->flags,
                         .mode = (mode_t) request_int(request, "mode", 0),
                         .user = request_string(request, "user") ?: place->user,
-                        .cwd = request_string(request, "cwd") ?: place->cwd,
+                        .cwd = request_string(request, "cwd") ?: how->options ? NULL : place->cwd,
                         .path = request_string(request, "path") ?: how->path,
                         .argv = argv,
                         .env = env,
@@ -246,11 +265,6 @@ static void enter_recorded(Request *request, int r, Error *err) {
 static void enter_name(Request *request) {
         char id[GUEST_ID_MAX] = "";
 
-        // A sandbox's own id came as a parameter of that name; a command has another.
-        if (request->in_sandbox && !json_object_get(request->detail, "sandbox")) {
-                (void) json_object_set(request->detail, "sandbox", json_object_get(request->detail, "id"));
-                (void) json_object_del(request->detail, "id");
-        }
         if (json_object_get(request->detail, "id"))
                 return;
         (void) digest_random(8, id);
@@ -399,33 +413,59 @@ static bool fds_are_taken(Request *request) {
         return request_fds_allowed(request);
 }
 
+// Its commands and files are those of one user, unless it was made for root of its own.
+static bool sandbox_allows(Request *request, const Sandbox *s) {
+        const char *user = request_string(request, "user");
+
+        if (request->verb == GUEST_LOGIN)
+                request_failf(request, ERR_INVALID, "sandbox %s has no logins; exec runs a command in it", s->id);
+        else if (!s->root && user && strcmp(user, "1000") != 0)
+                request_failf(request, ERR_DENIED, "sandbox %s was not made with --root: its commands and files are those of the instance's user 1000", s->id);
+        else
+                return true;
+        return false;
+}
+
+static void enter_sandbox(Request *request, const Instance *instance, const Sandbox *s) {
+        if (!sandbox_allows(request, s))
+                return;
+        if (instance->paused) {
+                request_failf(request, ERR_BUSY, "%s is paused: resume it first", instance->record.name);
+                return;
+        }
+        request->in_sandbox = true;
+        (void) json_object_set_new(request->detail, "instance", json_string(instance->record.name));
+        enter_ready(request_hold(request), 0, NULL);
+}
+
 void request_enter(Request *request, GuestVerb verb) {
-        Instance *instance = request_instance(request);
+        Sandbox *s = NULL;
+        Instance *instance = verb == GUEST_PACKAGES ? request_instance(request) : request_place(request, &s);
 
         if (!instance || !env_is_allowed(request) || !fds_are_taken(request))
                 return;
         request->verb = verb;
-        request_await_guest(request, instance, enter_ready);
+        if (s)
+                enter_sandbox(request, instance, s);
+        else
+                request_await_guest(request, instance, enter_ready);
 }
 
 void handle_sandbox_exec(Request *request) {
         const Sandbox *s = sandbox_find(request->manager, request->target);
-        const char *user = request_string(request, "user");
-        Instance *instance = s ? instance_list_find(&request->manager->instances, s->instance) : NULL;
+        const Instance *instance = s ? instance_list_find(&request->manager->instances, s->instance) : NULL;
 
+        if (!instance) {
+                request_failf(request, ERR_NOT_FOUND, "there is no sandbox \"%s\"", request->target);
+                return;
+        }
+        // A sandbox's own id came as a parameter of that name; a command has another.
+        (void) json_object_set(request->detail, "sandbox", json_object_get(request->detail, "id"));
+        (void) json_object_del(request->detail, "id");
         if (!env_is_allowed(request) || !fds_are_taken(request))
                 return;
-        if (s && !s->root && user && strcmp(user, "1000") != 0) {
-                request_failf(request, ERR_DENIED, "sandbox %s was not made with --root: its commands run as the instance's user 1000", s->id);
-                return;
-        }
-        if (instance && instance->paused) {
-                request_failf(request, ERR_BUSY, "%s is paused: resume it first", instance->record.name);
-                return;
-        }
         request->verb = GUEST_RUN;
-        request->in_sandbox = true;
-        enter_ready(request_hold(request), 0, NULL);
+        enter_sandbox(request, instance, s);
 }
 
 void handle_exec(Request *request) {
@@ -495,14 +535,15 @@ void handle_command_signal(Request *request) {
 
 void handle_command_list(Request *request) {
         const char *name = request_string(request, "name");
+        Sandbox *s;
         json_t *list;
 
-        if (name && !request_instance(request))
+        if (name && !request_place(request, &s))
                 return;
         list = json_array();
         for (Command *c = command_next(request->manager->commands, NULL); c; c = command_next(request->manager->commands, c)) {
                 char when[CLOCK_TEXT_MAX];
-                if (name && strcmp(name, command_instance(c)) != 0)
+                if (name && !place_is_of(command_instance(c), name))
                         continue;
                 (void) json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i}", "id", command_id(c), "name", command_instance(c), "user",
                                                              command_user(c), "command", command_text(c), "started",

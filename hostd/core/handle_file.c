@@ -91,7 +91,8 @@ static int file_error(const Request *request, const CommandRecord *record, Error
         if (!record->errnum)
                 return error_set(err, ERR_UNAVAILABLE, "%s in %s: %s", path, request->target, record->message ?: "the helper ended early");
         if (record->stage == GUEST_STAGE_FORK && record->errnum == EBADMSG)
-                return error_set(err, ERR_UNAVAILABLE, "the helper in %s is of an older hostd: it can do this after the instance's next start", request->target);
+                return error_set(err, ERR_UNAVAILABLE, "the helper in %s is of an older hostd: %s", request->target,
+                                 request->in_sandbox ? "a new sandbox can do this" : "it can do this after the instance's next start");
         if (full && unchanged && !request_bool(request, "recursive"))
                 return error_set(err, ERR_QUOTA, "%s in %s: %s; %s", path, request->target, reason.text, unchanged);
         return error_set(err, reason.code, "%s in %s: %s", path, request->target, reason.text);

@@ -8,6 +8,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
+#include "base/strv.h"
 #include "base/valid.h"
 #include "core/background.h"
 #include "core/manager.h"
@@ -16,7 +17,10 @@
 #define FILES_MAX 250 // of an instance; hostd-io writes no more at once either
 #define MIB UINT64_C(1048576)
 
-static const Budget budget = {.owner_max = 64 * MIB, .total_max = 256 * MIB, .files_max = FILES_MAX};
+// Many sandboxes share what there is: no one of them gets all.
+static Budget budget_of(const char *owner) {
+        return (Budget) {.owner_max = (*owner ? 16 : 64) * MIB, .total_max = 64 * MIB, .files_max = FILES_MAX};
+}
 
 int io_files_name(const char *owner, const char *id, char ret[IO_ID_MAX]) {
         if (!valid_is(VALID_ID, id) || (*owner && !valid_is(VALID_ID, owner)))
@@ -50,6 +54,27 @@ void io_files_remove(const IoPlace *place, const char *name) {
 
         if (directory >= 0 && unlinkat(directory, name, 0) < 0 && errno != ENOENT)
                 log_warning("output %s of %s cannot be removed: %s", name, place->instance, strerror(errno));
+}
+
+int io_files_list(const IoPlace *place, const char *owner, char ***ret) {
+        int fd = open_directory(place, false), r = 0, n = 0;
+        DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+        struct dirent *e;
+
+        if (!d) {
+                (void) close_fd(fd);
+                return fd == -ENOENT ? 0 : fd < 0 ? fd : -ENOMEM;
+        }
+        while (r >= 0 && (e = readdir(d))) {
+                const char *dot = strchr(e->d_name, '.');
+                size_t length = dot ? (size_t) (dot - e->d_name) : 0;
+                if (dot == e->d_name || length != strlen(owner) || strncmp(e->d_name, owner, length) != 0)
+                        continue;
+                r = strv_append(ret, dot ? dot + 1 : e->d_name);
+                n++;
+        }
+        (void) closedir(d);
+        return r < 0 ? r : n;
 }
 
 void io_files_remove_all(const IoPlace *place) {
@@ -104,6 +129,7 @@ static Listed *list(int directory, const IoFilesSpec *spec) {
 
 static int make_room(const IoPlace *place, int directory, const IoFilesSpec *spec, uint64_t *size) {
         _cleanup_free_ Listed *listed = list(directory, spec);
+        const Budget budget = budget_of(spec->owner);
 
         if (!listed)
                 return -ENOMEM;
@@ -121,7 +147,7 @@ int io_files_make(const IoPlace *place, const IoFilesSpec *spec, uint64_t *size,
         int fd, r = directory < 0 ? directory : make_room(place, directory, spec, size);
 
         if (r == -EDQUOT)
-                return error_set(err, ERR_QUOTA, "there is no room for the output of one more command: those that run have it all (64 MiB for an instance)");
+                return error_set(err, ERR_QUOTA, "there is no room for the output of one more command: those that run have it all (64 MiB for an instance, 16 MiB for a sandbox)");
         if (r < 0)
                 return error_set_errno(err, r, "cannot make a file for the output");
         fd = openat(directory, spec->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -15,6 +15,7 @@
 #include "core/io_start.h"
 
 #define SIZE_DEFAULT (UINT64_C(8) << 20)
+#define SIZE_SANDBOX (UINT64_C(1) << 20) // there may be many at once
 #define START_PAUSE (20 * USEC_PER_MSEC)
 #define START_TIMEOUT (15 * USEC_PER_SEC)
 #define ANSWER_TIMEOUT (15 * USEC_PER_SEC)
@@ -413,7 +414,7 @@ int io_link_keep(const IoPlace *place, const IoKeep *keep, IoDone done, void *us
         int r = ask ? 0 : -EINVAL;
 
         if (ask) {
-                ask->message.value = keep->size ?: SIZE_DEFAULT;
+                ask->message.value = keep->size ?: *keep->owner ? SIZE_SANDBOX : SIZE_DEFAULT;
                 ask->makes_file = true;
                 ask->n_fds = 1; // the file
                 r = ask_fd(ask, keep->out);
@@ -469,6 +470,15 @@ void io_link_forget(const IoPlace *place, const char *owner, const char *id) {
         tell(place, IO_FORGET, owner, id);
         if (io_files_name(owner, id, name) >= 0)
                 io_files_remove(place, name);
+}
+
+int io_link_forget_owner(const IoPlace *place, const char *owner) {
+        _cleanup_strv_ char **ids = NULL;
+        int n = io_files_list(place, owner, &ids);
+
+        for (char **id = ids; id && *id; id++)
+                io_link_forget(place, owner, *id);
+        return n;
 }
 
 static void link_free(IoLink *link) {

@@ -20,7 +20,7 @@ typedef void (*IoDone)(void *userdata, int r, Error *err);
 
 typedef struct IoKeep {
         const char *owner, *id;
-        uint64_t size; // of the file; 0: 8 MiB
+        uint64_t size; // of the file; 0: 8 MiB, of a sandbox 1 MiB
         int out, errors; // read ends; borrowed
         int values;      // a pipe with values of secrets (redact/proto.h), borrowed; -EBADF: none
 } IoKeep;
@@ -38,5 +38,6 @@ int io_link_follow(const IoPlace *place, const IoFollow *follow, IoDone done, vo
 // The command is over: what is in its pipes now is all.
 void io_link_end(const IoPlace *place, const char *owner, const char *id);
 void io_link_forget(const IoPlace *place, const char *owner, const char *id); // and removes the file
+int io_link_forget_owner(const IoPlace *place, const char *owner); // all of it; how many there were
 void io_link_remove(const IoPlace *place); // the instance is deleted
 void io_links_free(Manager *manager);     // the processes go on

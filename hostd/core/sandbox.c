@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/valid.h"
+#include "core/background.h"
 #include "core/command.h"
 #include "core/command_link.h"
 #include "core/manager.h"
@@ -267,6 +268,7 @@ static void sandbox_remove(Sandbox *s, usec_t wait) {
         s->sweep = sd_event_source_disable_unref(s->sweep);
         sandbox_notify(s, true, 0, NULL);
         if (s->forget) {
+                background_remove_sandbox(s->manager, s->instance, s->id); // before its line: a hostd that dies between finds both
                 sandbox_unsave(s);
                 sandbox_free(s);
         }

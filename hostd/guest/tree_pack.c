@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <endian.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -15,6 +16,7 @@ typedef struct TreePacker {
         TreeLimits limits;
         uint64_t bytes, entries;
         int skipped;
+        bool may_wait; // for what it reads
         uint8_t *buf; // 4 bytes of length, then a chunk
         TreeEntry entry;
         Error *err;
@@ -47,11 +49,25 @@ static int tree_pack_emit(TreePacker *p) {
         return r < 0 ? error_set_errno(p->err, r, "cannot write the tree stream") : 0;
 }
 
+// False: nobody reads the stream any more, and what comes, if anything ever does, is for nobody.
+static bool tree_pack_is_read(TreePacker *p, int fd) {
+        struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = p->out_fd}};
+
+        if (!p->may_wait)
+                return true;
+        while (poll(fds, 2, -1) < 0 && errno == EINTR)
+                continue;
+        return !(fds[1].revents & POLLERR);
+}
+
 static int tree_pack_data(TreePacker *p, int fd, const char *path) {
         for (;;) {
-                ssize_t n = read(fd, p->buf + 4, TREE_CHUNK_MAX);
                 uint32_t size;
+                ssize_t n;
                 int r;
+                if (!tree_pack_is_read(p, fd))
+                        return error_set_errno(p->err, EPIPE, "cannot write the tree stream");
+                n = read(fd, p->buf + 4, TREE_CHUNK_MAX);
                 if (n < 0 && errno == EINTR)
                         continue;
                 if (n < 0)
@@ -196,6 +212,7 @@ int tree_pack_stream(int in_fd, const char *name, int out_fd, Error *err) {
 
         if (r < 0)
                 return r;
+        p->may_wait = true;
         p->entry = (TreeEntry) {.type = TREE_FILE, .path = "."};
         r = tree_pack_emit(p);
         if (r >= 0)

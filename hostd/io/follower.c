@@ -131,6 +131,17 @@ static void follower_ready(Source *source, uint32_t events) {
         output_unused(output);
 }
 
+void follower_dismiss(Follower *follower) {
+        RingStat stat;
+
+        if (!follower->last && flush(follower) == 1) {
+                ring_stat(output_ring(follower->output), &stat);
+                put_last(follower, IO_FRAME_GONE, &stat);
+                (void) flush(follower);
+        }
+        (void) follower_free(follower);
+}
+
 int follower_new(const FollowerConfig *config) {
         _cleanup_(follower_freep) Follower *follower = NULL;
         Follower **first = output_followers(config->output);

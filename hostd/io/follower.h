@@ -19,4 +19,5 @@ int follower_new(const FollowerConfig *config);
 Follower *follower_free(Follower *follower);
 // Gives it what is there, as far as the pipe takes it; may free it. Returns the next one of the same output.
 Follower *follower_pump(Follower *follower);
+void follower_dismiss(Follower *follower); // what it reads is removed: it is told, if its pipe takes that, and freed
 size_t follower_count(void); // of all outputs

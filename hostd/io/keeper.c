@@ -116,7 +116,11 @@ static int ask_stat(Asked *asked) {
 }
 
 static int ask_forget(Asked *asked) {
-        (void) output_free(output_find(&asked->keeper->outputs, asked->message->id)); // what it does not have is forgotten
+        Output *output = output_find(&asked->keeper->outputs, asked->message->id);
+
+        while (output && *output_followers(output))
+                follower_dismiss(*output_followers(output));
+        (void) output_free(output); // what it does not have is forgotten
         return 0;
 }
 

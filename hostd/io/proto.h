@@ -61,6 +61,7 @@ typedef enum IoFrameKind {
         IO_FRAME_ENDED, // the last: the streams ended at `offset`
         IO_FRAME_CUT,   // the last: hostd-io died while the command ran, and what it wrote from there on is lost
         IO_FRAME_NOW,   // the last: so far it is, and it goes on
+        IO_FRAME_GONE,  // the last: it was removed, with its sandbox
         _IO_FRAME_MAX,
 } IoFrameKind;
 

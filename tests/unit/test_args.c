@@ -44,6 +44,19 @@ static void rejected(MethodId id, const char *line, const char *why) {
 static void test_words(void **state) {
         size_t used;
         char *build[] = {"template", "build", "agent", NULL}, *none[] = {"tempalte", "list", NULL}, *list[] = {"lst", NULL};
+        const struct {
+                char *words[5];
+                MethodId method;
+                size_t used;
+        } below[] = {
+                {{"sandbox", "logs", "sb1"}, METHOD_COMMAND_LOGS, 2},
+                {{"sandbox", "file", "push", "a"}, METHOD_FILE_PUSH, 3},
+                {{"sandbox", "list"}, METHOD_SANDBOX_LIST, 2},
+                {{"sandbox", "file"}, _METHOD_INVALID, 0},
+                {{"sandbox", "start"}, _METHOD_INVALID, 0},
+                {{"sandbox", "sandbox", "logs"}, _METHOD_INVALID, 0},
+                {{"sandbox"}, _METHOD_INVALID, 0},
+        };
         char *far[] = {"xyzzyplugh", NULL}, *half[] = {"file", NULL};
         _cleanup_free_ char *a = NULL, *b = NULL, *c = NULL;
 
@@ -56,6 +69,10 @@ static void test_words(void **state) {
                 assert_int_equal(strv_split(method_get(i)->words, " ", &words), 0);
                 assert_ptr_equal(words_match(words, &used), method_get(i));
                 assert_int_equal(used, strv_length(words));
+        }
+        for (size_t i = 0; i < ELEMENTS(below); i++) {
+                assert_ptr_equal(words_match(below[i].words, &used), below[i].method == _METHOD_INVALID ? NULL : method_get(below[i].method));
+                assert_int_equal(used, below[i].used);
         }
         a = words_nearest(none);
         assert_string_equal(a, "template list");

@@ -219,6 +219,7 @@ static void test_forget_ends_followers(void **state) {
         int out[2], file = begin(world, "d", out, -EBADF), follower = follow(world, "d", 0, IO_FLAG_WAIT, -EBADF);
 
         assert_int_equal(ask(world, (IoMessage) {.type = IO_FORGET, .id = "d"}, NULL, 0).error, 0);
+        expect_frame(world, follower, IO_FRAME_GONE, 0, NULL);
         expect_end(follower);
         assert_int_equal(world->keeper.outputs.n, 0);
         assert_int_equal(write(out[0], "x", 1), -1);

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/strv.h"
+#include "core/handle.h"
 #include "core/sandbox.h"
 
 static Sandbox *sample(void) {
@@ -153,9 +154,24 @@ static void test_runtimes(void **state) {
         }
 }
 
+static void test_places(void **state) {
+        static const struct {
+                const char *place, *name;
+                bool is;
+        } cases[] = {
+                {"agent1", "agent1", true},         {"agent1", "agent", false},          {"agent1", "agent12", false},        {"agent1/sb0", "agent1", true},
+                {"agent1/sb0", "sb0", true},        {"agent1/sb0", "sb", false},         {"agent1/sb0", "agent1/sb0", false}, {"agent12/sb0", "agent1", false},
+                {"sb0", "sb0", true},               {"agent1", "", false},               {"agent1/sb0", "", false},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++)
+                if (place_is_of(cases[i].place, cases[i].name) != cases[i].is)
+                        fail_msg("%s of %s", cases[i].place, cases[i].name);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {cmocka_unit_test(test_line), cmocka_unit_test(test_broken_lines), cmocka_unit_test(test_wrong_lines), cmocka_unit_test(test_network),
-                                           cmocka_unit_test(test_names), cmocka_unit_test(test_runtimes)};
+                                           cmocka_unit_test(test_names), cmocka_unit_test(test_runtimes), cmocka_unit_test(test_places)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
