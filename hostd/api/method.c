@@ -457,7 +457,7 @@ static const Column columns_instance[] = {
 };
 static const Column columns_kept[] = {
         {"id", "ID"}, {"name", "INSTANCE"}, {"user", "USER"}, {"command", "COMMAND"}, {"started", "STARTED"}, {"state", "STATE"}, {"exit", "EXIT"},
-        {"ended", "ENDED", true}, {"caller", "CALLER", true}, {NULL},
+        {"ended", "ENDED", true}, {"caller", "CALLER", true}, {"message", "MESSAGE", true}, {NULL},
 };
 static const Column columns_command[] = {
         {"id", "ID"}, {"name", "INSTANCE"}, {"user", "USER"}, {"command", "COMMAND"}, {"started", "STARTED"}, {"caller", "CALLER"},
@@ -570,8 +570,9 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_COMMAND_START] = {"io.hostd.Command.Start", "command start", OPERATE, MUTATES | SPECIAL, 0, params_start_command, .doc = "Run a command in the background",
                 .manual = "It has no input, and needs no client: it goes on until it ends, its time is over or its instance or sandbox ends, also through a restart of hostd. The answer, {id}, comes when it runs. What it writes is kept: the begin and the end of it, up to keep; what does not fit is dropped and counted, and never makes it wait. Values of secrets that the instance has grants of are replaced. The output is there until that of later commands needs the room (64 MiB for an instance with its sandboxes, 16 MiB for one of these), or the instance is deleted, or the sandbox forgotten."},
         [METHOD_COMMAND_LOGS] = {"io.hostd.Command.Logs", "logs", OPERATE, MUTATES | SPECIAL, 1, params_logs, .doc = "Show the output of a command in the background",
-                .manual = "Standard output and errors of the command, in the order in which they were read, each to hostctl's own. An offset counts the bytes of both, also those that were dropped; where some are missing, standard error says how many. On the wire, frames of a magic number, a kind (0 output, 1 errors, 2 dropped bytes; at the end 3 ended, 4 cut off since hostd-io died, 5 as of now, 6 removed with its sandbox), an offset and a length, of 4, 4, 8 and 8 bytes in the host's order, go into the pipe, and bytes behind the first two kinds."},
-        [METHOD_COMMAND_KEPT] = {"io.hostd.Command.Kept", "command kept", VIEW, 0, 0, params_command_list, "commands", columns_kept, "List commands in the background whose output is kept"},
+                .manual = "Standard output and errors of the command, in the order in which they were read, each to hostctl's own. An offset counts the bytes of both, also those that were dropped; where some are missing, standard error says how many, and with --follow also why the command ended if that was no end of its own. On the wire, frames of a magic number, a kind (0 output, 1 errors, 2 dropped bytes; at the end 3 ended, 4 cut off since hostd-io died, 5 as of now, 6 removed with its sandbox), an offset and a length, of 4, 4, 8 and 8 bytes in the host's order, go into the pipe, and bytes behind the first two kinds."},
+        [METHOD_COMMAND_KEPT] = {"io.hostd.Command.Kept", "command kept", VIEW, 0, 0, params_command_list, "commands", columns_kept, "List commands in the background whose output is kept",
+                .manual = "STATE is running, ended, or lost: hostd was not there when it ended. MESSAGE says why it ended, where that was no end of its own."},
         [METHOD_COMMAND_ATTACH] = {"io.hostd.Command.Attach", "command wait", OPERATE, MUTATES | MORE | SPECIAL, 0, params_command_id, .doc = "Wait for a running command",
                 .manual = "Answers with the record of a command that runs, also after a restart of hostd; of one in the background also when it has ended, as long as its output is kept."},
         [METHOD_COMMAND_SIGNAL] = {"io.hostd.Command.Signal", "command signal", OPERATE, MUTATES, 0, params_command_signal, .doc = "Send a signal to a running command"},

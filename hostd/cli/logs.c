@@ -81,6 +81,27 @@ static int take_all(int fd, Error *err) {
         return r < 0 && err->code == ERR_NONE ? error_set_errno(err, r, "cannot pass the output on") : r;
 }
 
+// It was followed to its end: was that an end of the command's own? Where hostd cannot say, the output is whole all the same.
+static int say_why(Cli *cli, const json_t *parameters, Error *err) {
+        const char *id = json_string_value(json_object_get(parameters, "id")), *message = NULL;
+        json_t *of = json_pack("{s:O}", "name", json_object_get(parameters, "name")), *reply = NULL, *row;
+        _cleanup_error_ Error ignored = ERROR_NULL;
+        bool found = false;
+        size_t i;
+        int r = cli_call(cli, method_get(METHOD_COMMAND_KEPT), of, &reply, &ignored);
+
+        json_array_foreach(json_object_get(reply, "commands"), i, row)
+                if (strcmp(json_string_value(json_object_get(row, "id")) ?: "", id) == 0) {
+                        found = true;
+                        message = json_string_value(json_object_get(row, "message"));
+                }
+        if (message)
+                cli_complain("%s", message);
+        json_decref(reply);
+        json_decref(of);
+        return found || (r < 0 && ignored.code != ERR_NOT_FOUND) ? 0 : error_set(err, ERR_UNAVAILABLE, "the command was ended with its sandbox, and its output removed");
+}
+
 int command_logs(Cli *cli, Args *args) {
         _cleanup_error_ Error err = ERROR_NULL;
         _cleanup_close_ int from = -EBADF;
@@ -90,5 +111,7 @@ int command_logs(Cli *cli, Args *args) {
                 r = cli_receive(cli, 0, NULL, NULL, &err);
         if (r >= 0)
                 r = take_all(from, &err);
+        if (r >= 0 && json_is_true(json_object_get(args->parameters, "follow")))
+                r = say_why(cli, args->parameters, &err);
         return r < 0 ? cli_fail(&err, r) : 0;
 }

@@ -157,9 +157,16 @@ void background_ended(Manager *m, Command *command, const CommandRecord *record)
         const char *owner;
         IoPlace place;
         json_t *row;
+        bool found = place_named(m, command_instance(command), &place, &owner);
 
-        if (place_named(m, command_instance(command), &place, &owner))
-                (goes_with_sandbox(m, owner) ? io_link_forget : io_link_end)(&place, owner, command_id(command));
+        if (goes_with_sandbox(m, owner)) {
+                if (found)
+                        io_link_forget(&place, owner, command_id(command));
+                row_set(m, command_id(command), NULL);
+                return;
+        }
+        if (found)
+                io_link_end(&place, owner, command_id(command));
         if (!record->started)
                 return;
         row = row_new(command);
@@ -282,6 +289,8 @@ void handle_command_kept(Request *request) {
                 (void) json_object_set_new(row, "state", json_string(state_of(request, id, row)));
                 if (record) {
                         (void) json_object_set(row, "exit", json_object_get(record, "exit"));
+                        if (json_object_get(record, "message"))
+                                (void) json_object_set(row, "message", json_object_get(record, "message"));
                         (void) json_object_del(row, "record");
                 }
                 (void) json_array_append_new(list, row);

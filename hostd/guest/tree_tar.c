@@ -2,6 +2,7 @@
 // Tree: the side that writes tar. Names and numbers that do not fit the old header go into a pax header before it.
 #include "guest/tree_tar.h"
 
+#include <search.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -13,6 +14,8 @@ typedef struct TarWriter {
         const char *name;
         int changed;
         uint64_t declared; // bytes that entries said they have: zeros stand for those that do not come
+        char inside[TREE_PATH_MAX + 1]; // the directory that came last
+        void *links; // numbers of their paths, of tsearch(3)
         TreeReader reader;
         TreeEntry entry;
         Error *err;
@@ -66,7 +69,7 @@ static int tar_write_header(TarWriter *w, const TreeEntry *entry, const char *pa
 
         tar_text(h.name, sizeof(h.name), path);
         tar_text(h.link, sizeof(h.link), type == TAR_LINK ? entry->target : "");
-        tar_number(h.mode, sizeof(h.mode), entry->mode & 07777);
+        tar_number(h.mode, sizeof(h.mode), entry->mode & 0777); // whoever unpacks it here, as root perhaps, makes no set-uid programs of a guest's
         tar_number_if(h.uid, sizeof(h.uid), entry->uid);
         tar_number_if(h.gid, sizeof(h.gid), entry->gid);
         tar_number_if(h.size, sizeof(h.size), size);
@@ -132,6 +135,48 @@ static int tar_write_data(TarWriter *w, uint64_t size) {
         return r < 0 ? r : tar_write_padding(w, size);
 }
 
+static int tar_compare(const void *a, const void *b) {
+        const uint64_t *x = a, *y = b;
+
+        return (*x > *y) - (*x < *y);
+}
+
+// Two paths with one number are taken for the same, which refuses what would have done no harm.
+static uint64_t tar_path_number(const char *path) {
+        uint64_t number = UINT64_C(0xcbf29ce484222325);
+
+        for (; *path; path++)
+                number = (number ^ (uint8_t) *path) * UINT64_C(0x100000001b3);
+        return number;
+}
+
+// The first `n` bytes of `path` are the directory that came last, or one that it is in.
+static bool tar_is_around(const TarWriter *w, const char *path, size_t n) {
+        return strncmp(w->inside, path, n) == 0 && (!w->inside[n] || w->inside[n] == '/');
+}
+
+// Trees come in order: what is in a directory behind it. In another one an entry could lie below a link, and be written wherever that leads to by who
+// unpacks the tar: so a directory that is open is not replaced, and a link never.
+static int tar_check_place(TarWriter *w) {
+        const char *path = w->entry.path, *slash = strrchr(path, '/');
+        uint64_t number = tar_path_number(path), *kept;
+
+        if (tfind(&number, &w->links, tar_compare) || (slash && !tar_is_around(w, path, (size_t) (slash - path))) ||
+            (w->entry.type != TREE_DIR && *w->inside && tar_is_around(w, path, strlen(path))))
+                return error_set(w->err, ERR_INVALID, "the tree stream is refused: %s is not in its place", path);
+        if (w->entry.type == TREE_DIR)
+                (void) snprintf(w->inside, sizeof(w->inside), "%s", strcmp(path, ".") == 0 ? "" : path);
+        if (w->entry.type != TREE_LINK)
+                return 0;
+        kept = malloc(sizeof(*kept));
+        if (kept)
+                *kept = number;
+        if (kept && tsearch(kept, &w->links, tar_compare))
+                return 0;
+        free(kept);
+        return error_set_errno(w->err, ENOMEM, "cannot make a tar");
+}
+
 static int tar_write_entry(TarWriter *w) {
         const TreeEntry *entry = &w->entry;
         static const char types[_TREE_TYPE_MAX] = {[TREE_DIR] = TAR_DIR, [TREE_FILE] = TAR_FILE, [TREE_LINK] = TAR_LINK};
@@ -157,7 +202,9 @@ static int tar_write_all(TarWriter *w) {
                 r = tree_reader_next(&w->reader, &w->entry, w->err);
                 if (r <= 0)
                         break;
-                r = tar_write_entry(w);
+                r = tar_check_place(w);
+                if (r >= 0)
+                        r = tar_write_entry(w);
         }
         return r < 0 ? r : tar_write_zeros(w, 2 * TAR_BLOCK);
 }
@@ -172,6 +219,7 @@ int tree_to_tar(int in_fd, int out_fd, const char *name, Error *err) {
         w->name = name;
         w->err = err;
         r = tar_write_all(w);
+        tdestroy(w->links, free);
         tree_reader_done(&w->reader);
         return r < 0 ? r : w->changed;
 }

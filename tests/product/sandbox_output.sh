@@ -94,8 +94,7 @@ t=$(now_ms)
 check "it is deleted in its flood" within 20 hostctl sandbox delete "$sb"
 wait $follower
 check "who followed ends soon: $(($(now_ms) - t)) ms" [ $(($(now_ms) - t)) -lt $((3000 * slow)) ]
-check_status "with the reason" 0 'removed with its sandbox|it was removed' cat gone
-check_is "and no success" 9 tail -n 1 gone
+check_status "with the reason" 0 'with its sandbox|the sandbox ended' cat gone
 check_is "all that was kept of it is gone" 0 kept "$sb"
 check_is "and its lines" "" sh -c "hostctl command kept -f csv -c name | grep $sb"
 check_status "so nobody finds it" 3 'no instance or sandbox' hostctl logs "$sb" "$flood"
@@ -105,6 +104,7 @@ id=$(start "$sb" -- sh -c 'echo until the end; sleep 1000')
 check "a deadline" wait_for 5 has_ended "$sb"
 check_status "ends the command" 125 'the sandbox ended' hostctl command wait "$id"
 check_is "what it wrote is there for the grace" "until the end" hostctl logs "$sb" "$id"
+check_status "and who follows it is told why it ended" 0 'the sandbox ended' hostctl logs -f "$sb" "$id"
 check_status "a new one is refused" 9 'has ended' start "$sb" -- true
 gone() { ! hostctl sandbox show "$1" >/dev/null 2>&1; }
 check "and goes with it" wait_for 8 gone "$sb"

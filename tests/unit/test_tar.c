@@ -243,10 +243,61 @@ static void test_changed(void **state) {
         }
 }
 
+// What would be written through a link, or in the place of what is still to be filled, by who unpacks the tar. And no set-uid programs.
+static void test_places(void **state) {
+        static const struct {
+                const char *what;
+                bool good;
+                struct {
+                        TreeType type;
+                        const char *path;
+                } entries[5];
+        } cases[] = {
+                {"in order", true, {{TREE_DIR, "."}, {TREE_DIR, "a"}, {TREE_LINK, "a/l"}, {TREE_DIR, "a/b"}, {TREE_FILE, "a/f"}}},
+                {"back at the top", true, {{TREE_DIR, "."}, {TREE_DIR, "a"}, {TREE_DIR, "a/b"}, {TREE_FILE, "f"}, {TREE_LINK, "ab"}}},
+                {"below a link", false, {{TREE_DIR, "."}, {TREE_LINK, "a"}, {TREE_FILE, "a/passwd"}}},
+                {"below a link below", false, {{TREE_DIR, "."}, {TREE_DIR, "a"}, {TREE_LINK, "a/b"}, {TREE_FILE, "a/b/c"}}},
+                {"a directory where a link was", false, {{TREE_DIR, "."}, {TREE_LINK, "a"}, {TREE_DIR, "a"}}},
+                {"a file where a link was", false, {{TREE_DIR, "."}, {TREE_LINK, "a"}, {TREE_FILE, "a"}}},
+                {"a link where a directory is open", false, {{TREE_DIR, "."}, {TREE_DIR, "a"}, {TREE_LINK, "a"}}},
+                {"and one above", false, {{TREE_DIR, "."}, {TREE_DIR, "a"}, {TREE_DIR, "a/b"}, {TREE_LINK, "a"}}},
+                {"a link, and the directory again", false, {{TREE_DIR, "."}, {TREE_DIR, "a"}, {TREE_DIR, "b"}, {TREE_LINK, "a"}, {TREE_DIR, "a"}}},
+                {"in a directory that is closed", false, {{TREE_DIR, "."}, {TREE_DIR, "a"}, {TREE_DIR, "b"}, {TREE_FILE, "a/x"}}},
+                {"in none", false, {{TREE_DIR, "."}, {TREE_FILE, "a/x"}}},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_close_ int tree = stream_new(), tar = stream_new();
+                _cleanup_error_ Error err = ERROR_NULL;
+                TarHeader h;
+                int r;
+                size_t n = 0;
+                assert_int_equal(write(tree, TREE_MAGIC, TREE_MAGIC_SIZE), TREE_MAGIC_SIZE);
+                for (; n < ELEMENTS(cases[i].entries) && cases[i].entries[n].path; n++) {
+                        TreeEntry entry = {.type = cases[i].entries[n].type, .mode = 07755};
+                        (void) snprintf(entry.path, sizeof(entry.path), "%s", cases[i].entries[n].path);
+                        if (entry.type == TREE_LINK)
+                                (void) snprintf(entry.target, sizeof(entry.target), "/etc");
+                        assert_int_equal(tree_write_entry(tree, &entry), 0);
+                        if (entry.type == TREE_FILE)
+                                assert_int_equal(write(tree, "\0\0\0\0", 4), 4);
+                }
+                assert_int_equal(tree_write_entry(tree, &(TreeEntry) {.type = TREE_END, .size = n}), 0);
+                rewind_fd(tree);
+                r = tree_to_tar(tree, tar, "x", &err);
+                if ((r == 0) != cases[i].good)
+                        fail_msg("%s: %d, %s", cases[i].what, r, error_message(&err, r));
+                rewind_fd(tar);
+                assert_int_equal(read(tar, &h, sizeof(h)), sizeof(h));
+                assert_memory_equal(h.mode, "0000755", 7);
+        }
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_both_ways, setup, teardown), cmocka_unit_test_setup_teardown(test_theirs, setup, teardown),
                 cmocka_unit_test(test_refused), cmocka_unit_test_setup_teardown(test_changed, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_places, setup, teardown),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
