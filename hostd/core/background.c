@@ -12,8 +12,6 @@
 #include "core/redaction.h"
 #include "core/sandbox.h"
 
-#define FOLLOWERS_MAX 32 // at once for one user: all users share what hostd-io can
-
 static IoPlace place_of(const Instance *instance) {
         return (IoPlace) {.manager = instance->manager, .instance = instance->record.name, .slot = instance->record.slot};
 }
@@ -152,29 +150,29 @@ static bool goes_with_sandbox(Manager *m, const char *owner) {
         return *owner && (!s || s->forget);
 }
 
-void background_ended(Manager *m, Command *command, const CommandRecord *record) {
+static void row_end(Manager *m, const Command *command, const CommandRecord *record) {
+        json_t *row = row_new(command);
         char when[CLOCK_TEXT_MAX];
-        const char *owner;
-        IoPlace place;
-        json_t *row;
-        bool found = place_named(m, command_instance(command), &place, &owner);
 
-        if (goes_with_sandbox(m, owner)) {
-                if (found)
-                        io_link_forget(&place, owner, command_id(command));
-                row_set(m, command_id(command), NULL);
-                return;
-        }
-        if (found)
-                io_link_end(&place, owner, command_id(command));
-        if (!record->started)
-                return;
-        row = row_new(command);
         (void) json_object_set_new(row, "ended", json_string(clock_format(clock_realtime(), when)));
         (void) json_object_set_new(row, "record", command_record_json(record));
         row_set(m, command_id(command), row);
-        event_publish(m->bus, "command-ended", command_instance(command),
-                      json_pack("{s:s, s:i, s:b, s:b}", "id", command_id(command), "exit", record->exit, "oom", record->oom, "timed_out", record->timed_out));
+}
+
+void background_ended(Manager *m, Command *command, const CommandRecord *record) {
+        const char *owner;
+        IoPlace place;
+        bool found = place_named(m, command_instance(command), &place, &owner), gone = goes_with_sandbox(m, owner);
+
+        if (found)
+                (gone ? io_link_forget : io_link_end)(&place, owner, command_id(command));
+        if (gone)
+                row_set(m, command_id(command), NULL);
+        else if (record->started)
+                row_end(m, command, record);
+        if (record->started)
+                event_publish(m->bus, "command-ended", command_instance(command),
+                              json_pack("{s:s, s:i, s:b, s:b}", "id", command_id(command), "exit", record->exit, "oom", record->oom, "timed_out", record->timed_out));
 }
 
 bool background_reply(Request *request) {
@@ -226,16 +224,8 @@ void background_evicted(Manager *m, const char *name) {
 
 // ---- what is kept ----
 
-static bool follows_too_much(const Request *request) {
-        unsigned n = 0;
-
-        for (const Request *other = request->manager->requests; other && request->peer.uid != 0; other = other->next)
-                n += other != request && other->peer.uid == request->peer.uid && other->id == METHOD_COMMAND_LOGS;
-        return n >= FOLLOWERS_MAX;
-}
-
 void handle_logs(Request *request) {
-        IoFollow follow = {.id = request_string(request, "id"), .offset = (uint64_t) request_int(request, "offset", 0), .wait = request_bool(request, "follow")};
+        IoFollow follow = {.id = request_string(request, "id"), .uid = request->peer.uid, .offset = (uint64_t) request_int(request, "offset", 0), .wait = request_bool(request, "follow")};
         _cleanup_error_ Error err = ERROR_NULL;
         Sandbox *s = NULL;
         Instance *instance = request_place(request, &s);
@@ -250,10 +240,6 @@ void handle_logs(Request *request) {
         request->fds[0] = call_take_fd(request->call, 0);
         if (fstat(request->fds[0], &st) < 0 || !S_ISFIFO(st.st_mode)) {
                 request_failf(request, ERR_INVALID, "%s needs one descriptor, a pipe that the output is written to", request->method->words);
-                return;
-        }
-        if (follows_too_much(request)) {
-                request_failf(request, ERR_BUSY, "%s asks for too much output at the same time", request->peer.user);
                 return;
         }
         follow.fd = request->fds[0];

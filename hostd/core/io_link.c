@@ -43,6 +43,7 @@ struct IoLink {
         bool greeted, ready;
         IoStart *start;
         usec_t since; // monotonic, of the first attempt
+        unsigned early; // how often in a row it ended before it was ready
         IoAsk *asks;  // in their order
         char live[IO_OUTPUTS_MAX][IO_ID_MAX];
         size_t n_live;
@@ -50,6 +51,7 @@ struct IoLink {
 };
 
 static void go(IoLink *link);
+static void arm(IoLink *link, usec_t span);
 
 static IoPlace place_of(const IoLink *link) {
         return (IoPlace) {.manager = link->manager, .instance = link->instance, .slot = link->slot};
@@ -133,13 +135,24 @@ static void link_close(IoLink *link) {
         link->n_live = 0;
 }
 
-static void link_lost(IoLink *link) {
+// Of its own accord or not, but before it had said all: there may be another one. Not again and again.
+static void link_ended_early(IoLink *link) {
+        if (link->early++ < TRIES_MAX)
+                arm(link, START_PAUSE);
+        else
+                fail_all(link, "ended before it had begun");
+}
+
+static void link_lost(IoLink *link, bool ended) {
         IoAsk *asks, **last = &link->asks;
         bool was_ready = link->ready;
 
         link_close(link);
-        if (!was_ready) { // it would be so again
-                fail_all(link, "is of another version");
+        if (!was_ready) {
+                if (ended)
+                        link_ended_early(link);
+                else
+                        fail_all(link, "is of another version"); // it would be so again
                 return;
         }
         asks = TAKE_PTR(link->asks);
@@ -190,7 +203,9 @@ static bool answered(IoLink *link, const IoMessage *m) {
                 (void) live_add(link, ask->message.id);
         if (m->error >= 0 && ask->message.type == IO_FORGET)
                 (void) live_drop(link, ask->message.id);
-        if (m->error < 0)
+        if (m->error == -EDQUOT && ask->message.type == IO_FOLLOW)
+                (void) error_set(&err, ERR_BUSY, "this user reads the output of %d commands of %s already", IO_FOLLOWERS_USER_MAX, link->instance);
+        else if (m->error < 0)
                 (void) error_set_errno(&err, m->error, "hostd-io, which keeps the output of commands, cannot do it");
         ask_end(link, ask, m->error, m->error < 0 ? &err : NULL);
         return true;
@@ -213,6 +228,7 @@ static bool understood(IoLink *link, const IoMessage *m) {
         }
         if (!link->ready && m->type == IO_READY) {
                 link->ready = true;
+                link->early = 0;
                 arm(link, USEC_INFINITY);
                 return true;
         }
@@ -231,7 +247,7 @@ static int channel_ready(sd_event_source *source, int fd, uint32_t events, void 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return 0;
         if (n != sizeof(message) || message.magic != IO_MAGIC || !understood(link, &message))
-                link_lost(link);
+                link_lost(link, n == 0 || (n < 0 && errno == ECONNRESET));
         else if (link->ready)
                 go(link);
         return 0;
@@ -446,6 +462,7 @@ int io_link_follow(const IoPlace *place, const IoFollow *follow, IoDone done, vo
                 r = ask_file(place, ask, err);
         if (ask) {
                 ask->message.offset = follow->offset;
+                ask->message.value = follow->uid;
                 ask->message.flags = follow->wait ? IO_FLAG_WAIT : 0;
         }
         return enqueue(place, ask, r, err);
@@ -489,12 +506,14 @@ static void link_free(IoLink *link) {
         free(link);
 }
 
-// Nobody writes any more: the instance is gone. The process ends by itself.
+// Nobody writes any more: the instance is gone.
 void io_link_remove(const IoPlace *place) {
         for (IoLink **at = &place->manager->io; *at; at = &(*at)->next)
                 if ((*at)->slot == place->slot) {
                         IoLink *link = *at;
                         *at = link->next;
+                        if (link->ready) // else it does not run, or ends when it has had nothing to do
+                                (void) send(link->fd, &(IoMessage) {.magic = IO_MAGIC, .type = IO_QUIT, .id = "-"}, sizeof(IoMessage), MSG_DONTWAIT | MSG_NOSIGNAL);
                         link_free(link);
                         break;
                 }

@@ -29,11 +29,12 @@ int io_link_keep(const IoPlace *place, const IoKeep *keep, IoDone done, void *us
 
 typedef struct IoFollow {
         const char *owner, *id;
+        uid_t uid;  // who asks
         int fd;     // a pipe's end to write to; borrowed. It gets frames (io/proto.h)
         uint64_t offset;
         bool wait; // goes on with what is still to come
 } IoFollow;
-// ERR_NOT_FOUND: there is no such output.
+// ERR_NOT_FOUND: there is no such output. ERR_BUSY: the user follows too many already.
 int io_link_follow(const IoPlace *place, const IoFollow *follow, IoDone done, void *userdata, Error *err);
 // The command is over: what is in its pipes now is all.
 void io_link_end(const IoPlace *place, const char *owner, const char *id);

@@ -15,6 +15,7 @@ struct Follower {
         RingCursor *cursor;
         bool wait, last; // last: what is in `out` is the end
         uint64_t offset; // of what comes next
+        uint64_t uid;
         size_t start, used;
         char out[sizeof(IoFrame) + RING_BLOCK];
 };
@@ -142,6 +143,15 @@ void follower_dismiss(Follower *follower) {
         (void) follower_free(follower);
 }
 
+static bool user_has_too_many(const FollowerConfig *config) {
+        size_t n = 0;
+
+        for (Output *o = output_outputs(config->output)->first; o && config->uid != 0; o = output_next(o))
+                for (const Follower *f = *output_followers(o); f; f = f->next)
+                        n += f->uid == config->uid;
+        return n >= IO_FOLLOWERS_USER_MAX;
+}
+
 int follower_new(const FollowerConfig *config) {
         _cleanup_(follower_freep) Follower *follower = NULL;
         Follower **first = output_followers(config->output);
@@ -151,12 +161,15 @@ int follower_new(const FollowerConfig *config) {
                 return r;
         if (n_followers >= IO_FOLLOWERS_MAX)
                 return -EUSERS;
+        if (user_has_too_many(config))
+                return -EDQUOT;
         follower = calloc(1, sizeof(Follower));
         if (!follower)
                 return -ENOMEM;
         follower->source = (Source) {.fd = config->fd, .ready = follower_ready, .owner = follower};
         follower->wait = config->wait;
         follower->offset = config->offset;
+        follower->uid = config->uid;
         r = ring_cursor_new(config->offset, &follower->cursor);
         if (r >= 0)
                 r = loop_watch(output_outputs(config->output)->loop, &follower->source, EPOLLOUT); // the first is given from the loop

@@ -12,10 +12,10 @@ typedef struct Follower Follower;
 typedef struct FollowerConfig {
         Output *output; // holds it
         int fd;         // the follower's once this succeeds
-        uint64_t offset;
+        uint64_t offset, uid;
         bool wait; // goes on with what is still to come
 } FollowerConfig;
-int follower_new(const FollowerConfig *config);
+int follower_new(const FollowerConfig *config); // -EDQUOT: the user has too many
 Follower *follower_free(Follower *follower);
 // Gives it what is there, as far as the pipe takes it; may free it. Returns the next one of the same output.
 Follower *follower_pump(Follower *follower);

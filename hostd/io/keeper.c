@@ -94,7 +94,7 @@ static int look_at(Asked *asked, int *file, Output **ret) {
 }
 
 static int ask_follow(Asked *asked) {
-        FollowerConfig config = {.fd = asked->fds[0], .offset = asked->message->offset, .wait = asked->message->flags & IO_FLAG_WAIT};
+        FollowerConfig config = {.fd = asked->fds[0], .offset = asked->message->offset, .uid = asked->message->value, .wait = asked->message->flags & IO_FLAG_WAIT};
         int r = look_at(asked, asked->n_fds > 1 ? &asked->fds[1] : NULL, &config.output);
 
         if (r < 0)
@@ -115,12 +115,21 @@ static int ask_stat(Asked *asked) {
         return r;
 }
 
-static int ask_forget(Asked *asked) {
-        Output *output = output_find(&asked->keeper->outputs, asked->message->id);
-
+static void forget(Output *output) {
         while (output && *output_followers(output))
                 follower_dismiss(*output_followers(output));
-        (void) output_free(output); // what it does not have is forgotten
+        (void) output_free(output);
+}
+
+static int ask_forget(Asked *asked) {
+        forget(output_find(&asked->keeper->outputs, asked->message->id)); // what it does not have is forgotten
+        return 0;
+}
+
+static int ask_quit(Asked *asked) {
+        while (asked->keeper->outputs.first)
+                forget(asked->keeper->outputs.first);
+        asked->keeper->over = true;
         return 0;
 }
 
@@ -128,7 +137,7 @@ static const struct {
         size_t fds_min, fds_max;
         int (*ask)(Asked *asked);
 } asks[_IO_TYPE_MAX] = {
-        [IO_NEW] = {3, 4, ask_new}, [IO_END] = {0, 0, ask_end}, [IO_FOLLOW] = {1, 2, ask_follow}, [IO_STAT] = {0, 1, ask_stat}, [IO_FORGET] = {0, 0, ask_forget},
+        [IO_NEW] = {3, 4, ask_new}, [IO_END] = {0, 0, ask_end}, [IO_FOLLOW] = {1, 2, ask_follow}, [IO_STAT] = {0, 1, ask_stat}, [IO_FORGET] = {0, 0, ask_forget}, [IO_QUIT] = {0, 0, ask_quit},
 };
 
 static bool id_valid(const char id[IO_ID_MAX]) {
@@ -215,7 +224,7 @@ int keeper_init(Keeper *keeper, int listening) {
 }
 
 void keeper_run(Keeper *keeper) {
-        for (;;) {
+        while (!keeper->over) {
                 usec_t until = outputs_flush(&keeper->outputs);
                 if (keeper->outputs.n > 0)
                         keeper->idle_since = USEC_INFINITY;

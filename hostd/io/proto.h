@@ -5,9 +5,10 @@
 //   <-- HELLO -------------------- its version; then LIVE for each output whose streams are open, then READY
 //   NEW + file, out, err[, values] -> reads both pipes until their ends; `value`: size of the file. Values of secrets as hostd-redact gets them
 //   END -------------------------> the command is over: what is in its pipes now is all
-//   FOLLOW + pipe[, file] -------> from `offset` on; the file is looked at where there is no such output any more
+//   FOLLOW + pipe[, file] -------> from `offset` on, for the user `value`; the file is looked at where there is no such output any more
 //   STAT[ + file] ---------------> its numbers
 //   FORGET ----------------------> nothing of it is read, or given to anybody, any more
+//   QUIT ------------------------> the same of all, and it ends: there is no answer
 //   <-- ANSWER ------------------- to each of these, with its cookie, in their order
 //   <-- ENDED -------------------- both streams of an output ended, and all is in the file
 #pragma once
@@ -22,6 +23,7 @@
 #define IO_SOCKET "sock" // in its directory
 #define IO_OUTPUTS_MAX 256 // all are told to a new hostd at once
 #define IO_FOLLOWERS_MAX 256
+#define IO_FOLLOWERS_USER_MAX 32 // of one user, root apart: all users share what hostd-io can
 
 typedef enum IoType {
         IO_HELLO = 1,
@@ -34,6 +36,7 @@ typedef enum IoType {
         IO_FORGET,
         IO_ANSWER,
         IO_ENDED,
+        IO_QUIT,
         _IO_TYPE_MAX,
 } IoType;
 

@@ -146,6 +146,7 @@ an end of what is not there|greet() and say(message(ENDED, ident=b"nobody"))
 what is live a thousand times|say(message(HELLO, value=1)) and [say(message(LIVE, ident=b"%d" % i)) for i in range(1000)]
 an id without an end|say(message(HELLO, value=1)) and say(message(LIVE, ident=b"a" * 48))
 an error that is none|greet() and say(message(ANSWER, cookie=struct.unpack_from("<Q", c.recv(200), 8)[0], error=7))
+an end before it began|c.close()
 silence|time.sleep(30)
 SAID
 stop_io
@@ -176,7 +177,11 @@ check "a stop" hostctl stop pt-a --force
 check_is "leaves what was written" here hostctl logs pt-a "$id"
 check_status "and says how it ended" 125 'stopped|died'  hostctl command wait "$id"
 check_status "a command of another instance is not shown" 3 'no output' sh -c "hostctl create tiny pt-b -s memory=64MiB -s disk=128MiB >/dev/null && hostctl logs pt-b $id"
-check "a deletion" hostctl delete pt-a
+hostctl start pt-a >/dev/null
+id=$(start pt-a -- sleep 1000)
+pid=$(io_pid pt-a)
+check "a deletion" hostctl delete --force pt-a
+check "ends its hostd-io" wait_for 3 process_gone "${pid:-1}"
 check_not "takes its output with it" [ -e "$HOSTD_STATE/output/pt-a" ]
 check_is "and its lines" "" sh -c "hostctl command kept -f csv -c name | grep pt-a"
 finish

@@ -287,6 +287,47 @@ static void test_values_are_taken_out(void **state) {
         (void) close_fd(file);
 }
 
+// All users share what it can.
+static void test_followers_of_one_user(void **state) {
+        World *world = *state;
+        int out[2], file = begin(world, "h", out, -EBADF), p[2];
+        static const struct {
+                uint64_t uid;
+                int error;
+        } others[] = {{1000, -EDQUOT}, {1001, 0}, {0, 0}, {1000, -EDQUOT}};
+
+        assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+        for (size_t i = 0; i < IO_FOLLOWERS_USER_MAX; i++)
+                assert_int_equal(ask(world, (IoMessage) {.type = IO_FOLLOW, .id = "h", .flags = IO_FLAG_WAIT, .value = 1000}, p + 1, 1).error, 0);
+        for (size_t i = 0; i < ELEMENTS(others); i++)
+                assert_int_equal(ask(world, (IoMessage) {.type = IO_FOLLOW, .id = "h", .flags = IO_FLAG_WAIT, .value = others[i].uid}, p + 1, 1).error, others[i].error);
+        // Those whose readers go make room.
+        (void) close_fd(p[0]);
+        turns(world);
+        assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+        assert_int_equal(ask(world, (IoMessage) {.type = IO_FOLLOW, .id = "h", .flags = IO_FLAG_WAIT, .value = 1000}, p + 1, 1).error, 0);
+        for (size_t i = 0; i < 2; i++) {
+                (void) close_fd(out[i]);
+                (void) close_fd(p[i]);
+        }
+        (void) close_fd(file);
+}
+
+static void test_quit(void **state) {
+        World *world = *state;
+        int out[2], file = begin(world, "i", out, -EBADF), follower = follow(world, "i", 0, IO_FLAG_WAIT, -EBADF);
+
+        world->keeper.idle_after = USEC_INFINITY;
+        assert_int_equal(ask(world, (IoMessage) {.type = IO_QUIT, .id = "-"}, NULL, 0).error, 0);
+        expect_frame(world, follower, IO_FRAME_GONE, 0, NULL);
+        expect_end(follower);
+        assert_int_equal(world->keeper.outputs.n, 0);
+        keeper_run(&world->keeper); // returns
+        for (size_t i = 0; i < 2; i++)
+                (void) close_fd(out[i]);
+        (void) close_fd(file);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_two_streams_and_their_end, setup, teardown),
@@ -294,6 +335,8 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_both_ends_at_once, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_forget_ends_followers, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_next_hostd_is_told, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_followers_of_one_user, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_quit, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_values_are_taken_out, setup, teardown),
         };
 
