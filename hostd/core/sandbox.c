@@ -266,9 +266,10 @@ static void sandbox_remove(Sandbox *s, usec_t wait) {
         }
         s->has_group = false; // any other failure will be the same next time
         s->sweep = sd_event_source_disable_unref(s->sweep);
+        if (s->forget)
+                background_remove_sandbox(s->manager, s->instance, s->id); // before its line: a hostd that dies between finds both
         sandbox_notify(s, true, 0, NULL);
         if (s->forget) {
-                background_remove_sandbox(s->manager, s->instance, s->id); // before its line: a hostd that dies between finds both
                 sandbox_unsave(s);
                 sandbox_free(s);
         }
