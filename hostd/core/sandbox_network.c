@@ -151,6 +151,21 @@ static int profile_load(SandboxProfile *profile, Instance *instance, Error *err)
         return r < 0 ? error_wrap(err, "the network of sandboxes") : 0;
 }
 
+// What it is to have cannot be had. The sandbox was made to have no more than that, so it has nothing until it can.
+static int profile_close(SandboxProfile *profile, const Instance *instance, const Error *why, Error *err) {
+        Manager *m = profile->manager;
+        int r = network_profile_attach(m->network, profile->number, instance->record.slot, err);
+
+        manager_warn(m, "sandbox-policy", profile->instance, "sandboxes of it reach nothing: %s", error_message(why, -EIO));
+        if (r >= 0)
+                r = border_link_lead(m, profile->number, err);
+        if (r >= 0)
+                r = network_set_policy(m->network, profile->number, NULL, 0, err);
+        if (r >= 0)
+                border_link_changed(m, profile->number);
+        return r;
+}
+
 static bool has_policies(const SandboxProfile *profile, char *const *policies) {
         return profile->own == !policies && strv_equal(profile->policies, policies);
 }
@@ -162,7 +177,9 @@ static uint16_t profile_number_choose(const Manager *m) {
         return 0;
 }
 
-static int profile_new(Instance *instance, uint16_t number, char *const *policies, SandboxProfile **ret, Error *err) {
+// `adopted`: whose sandboxes are there already, and stay.
+static int profile_new(Instance *instance, uint16_t number, bool adopted, char *const *policies, SandboxProfile **ret, Error *err) {
+        _cleanup_error_ Error why = ERROR_NULL;
         Manager *m = instance->manager;
         SandboxProfile *profile = number ? calloc(1, sizeof(SandboxProfile)) : NULL;
         int r;
@@ -179,7 +196,11 @@ static int profile_new(Instance *instance, uint16_t number, char *const *policie
         (void) snprintf(profile->instance, sizeof(profile->instance), "%s", instance->record.name);
         profile->next = networks_of(m)->profiles;
         networks_of(m)->profiles = profile;
-        r = profile_load(profile, instance, err);
+        r = profile_load(profile, instance, &why);
+        if (r < 0 && adopted)
+                r = profile_close(profile, instance, &why, err);
+        else if (r < 0)
+                error_move(err, &why);
         if (r < 0) {
                 (void) network_detach(m->network, number, NULL); // the first error is the one to report
                 profile_forget(profile);
@@ -199,10 +220,9 @@ static int profile_get(Instance *instance, uint16_t number, char *const *policie
                 *ret = p;
                 return network_compiled(m->network, p->number) ? 0 : profile_load(p, instance, err);
         }
-        return profile_new(instance, number ?: profile_number_choose(m), policies, ret, err);
+        return profile_new(instance, number ?: profile_number_choose(m), number > 0, policies, ret, err);
 }
 
-// A policy that is not there any more allows nothing: the sandbox was made to have no more than it said.
 void sandbox_network_apply(Instance *instance) {
         Manager *m = instance->manager;
         bool all = true;
@@ -216,9 +236,7 @@ void sandbox_network_apply(Instance *instance) {
                 if (r >= 0)
                         continue;
                 all = false;
-                manager_warn(m, "sandbox-policy", p->instance, "sandboxes of it reach nothing: %s", error_message(&err, r));
-                if (network_set_policy(m->network, p->number, NULL, 0, NULL) >= 0)
-                        border_link_changed(m, p->number);
+                (void) profile_close(p, instance, &err, NULL);
         }
         if (all)
                 manager_unwarn(m, "sandbox-policy", instance->record.name);

@@ -165,6 +165,17 @@ static void test_adoption(void) {
         CHECK(sandbox_network_adopt(a, "sb-own", NETWORK_SANDBOX_FIRST + 1, NULL, &own, NULL) >= 0 && sandbox_network_adopt(a, "sb-web1", NETWORK_SANDBOX_FIRST + 2, web, &first, NULL) >= 0,
               "finds what the kernel has");
         CHECK(sandbox_profile_number(sandbox_network_profile(first)) == profile && strncmp(says(first, "93.1.1.1"), "allowed", 7) == 0, "as it was");
+        (void) unlinkat(etc, "policies.d/web.conf", 0);
+        load();
+        sandbox_network_done(&m);
+        m.network = network_free(m.network);
+        CHECK(network_new(&m.desired->host.network, &m.network, NULL) >= 0 && apply() >= 0 && sandbox_network_adopt(a, "sb-own", NETWORK_SANDBOX_FIRST + 1, NULL, &own, NULL) >= 0,
+              "one more, and a policy is gone meanwhile");
+        CHECK(sandbox_network_adopt(a, "sb-web1", NETWORK_SANDBOX_FIRST + 2, web, &first, NULL) >= 0 && strncmp(says(first, "93.1.1.1"), "denied", 6) == 0 && strncmp(says(own, "93.1.1.1"), "allowed", 7) == 0,
+              "who has it is kept, and has nothing");
+        put("policies.d/web.conf", "rules = ( { action = \"allow\"; to = \"93.1.1.0/24\"; }, { action = \"allow\"; to = \"10.0.0.0/8\"; } );\n");
+        load();
+        CHECK(apply() >= 0 && strncmp(says(first, "93.1.1.1"), "allowed", 7) == 0, "until it is back");
         CHECK(sandbox_network_adopt(a, "sb-own", NETWORK_SANDBOX_FIRST + 1, NULL, &again, NULL) == -ENOENT && sandbox_network_adopt(a, "sb-z", NETWORK_SANDBOX_FIRST + 99, NULL, &again, NULL) == -ENOENT,
               "once, and not what is not there");
         leaks_quiet = true;
