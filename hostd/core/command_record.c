@@ -42,7 +42,7 @@ static char *command_failure(const Command *command, GuestStage stage, int errnu
                 n = asprintf(&text, "command not found: %s", command->word);
         else if (stage == GUEST_STAGE_EXEC)
                 n = asprintf(&text, "cannot run %s: %s", command->word, why);
-        else if (stage == GUEST_STAGE_FILE)
+        else if (stage == GUEST_STAGE_FILE || stage == GUEST_STAGE_TARGET)
                 n = asprintf(&text, "cannot %s %s: %s", word ?: "use", command->place, why);
         else if (errnum == ESRCH)
                 n = asprintf(&text, "the command was killed before it began, as when the instance is stopping");
@@ -54,7 +54,7 @@ static char *command_failure(const Command *command, GuestStage stage, int errnu
 void command_record_failed(CommandRecord *record, const Command *command, GuestStage stage, int errnum) {
         record->stage = stage;
         record->errnum = errnum;
-        record->exit = stage == GUEST_STAGE_EXEC && errnum == ENOENT ? 127 : stage == GUEST_STAGE_FILE ? 1 : 126;
+        record->exit = stage == GUEST_STAGE_EXEC && errnum == ENOENT ? 127 : stage == GUEST_STAGE_FILE || stage == GUEST_STAGE_TARGET ? 1 : 126;
         record->message = command_failure(command, stage, errnum);
 }
 

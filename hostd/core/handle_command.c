@@ -90,8 +90,8 @@ static void command_client_gone(Request *request) {
                 request_release(request);
                 return;
         }
-        // A writer sees that the stream was cut off and removes what it had written so far.
-        command_abandon(request->command, command_verb(request->command) == GUEST_WRITE ? WRITER_GRACE : 0);
+        // A writer sees that a stream of its was cut off and removes what it had written so far.
+        command_abandon(request->command, command_verb(request->command) == GUEST_WRITE || command_verb(request->command) == GUEST_REPLACE ? WRITER_GRACE : 0);
 }
 
 static char **env_of(const json_t *pairs) {

@@ -79,12 +79,14 @@ static FileReason file_reason(int errnum) {
         return (FileReason) {errnum, error_code_from_errno(errnum), strerror(errnum)};
 }
 
-static const char *file_subject(const Request *request) {
-        return request_string(request, "path") ?: "the settings of package clients";
+static const char *file_subject(const Request *request, const CommandRecord *record) {
+        const char *to = record->stage == GUEST_STAGE_TARGET ? request_string(request, "to") : NULL;
+
+        return to ?: request_string(request, "path") ?: "the settings of package clients";
 }
 
 static int file_error(const Request *request, const CommandRecord *record, Error *err) {
-        const char *path = file_subject(request), *unchanged = file_way(request->verb)->unchanged;
+        const char *path = file_subject(request, record), *unchanged = file_way(request->verb)->unchanged;
         bool full = record->errnum == ENOSPC || record->errnum == EDQUOT || record->errnum == EFBIG;
         FileReason reason = file_reason(record->errnum);
 
@@ -105,7 +107,7 @@ static void file_done(Command *command, const CommandRecord *record, void *userd
         (void) json_object_set_new(request->detail, "record", command_record_json(record));
         request->command = NULL;
         if (record->timed_out)
-                request_failf(request, ERR_TIMEOUT, "%s in %s: it did not end in time", file_subject(request), request->target);
+                request_failf(request, ERR_TIMEOUT, "%s in %s: it did not end in time", file_subject(request, record), request->target);
         else if (record->message || record->exit != 0 || record->signal != 0) {
                 Error err = ERROR_NULL;
                 int r = file_error(request, record, &err);

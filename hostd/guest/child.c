@@ -32,7 +32,7 @@ static void child_fail(int status, GuestStage stage, int errnum) {
         ChildFailure failure = {.stage = stage, .errnum = (uint32_t) abs(errnum)};
 
         (void) send(status, &failure, sizeof(failure), MSG_NOSIGNAL);
-        _exit(stage == GUEST_STAGE_FILE ? 1 : 126);
+        _exit(stage == GUEST_STAGE_FILE || stage == GUEST_STAGE_TARGET ? 1 : 126);
 }
 
 static void child_say_ready(const ChildSpec *spec) {
@@ -160,7 +160,7 @@ static void child_file(const Request *request) {
         (void) signal(SIGPIPE, SIG_IGN);
         if (err.message)
                 (void) !write(STDERR_FILENO, err.message, strlen(err.message));
-        child_fail(CHILD_STATUS_FD, GUEST_STAGE_FILE, r);
+        child_fail(CHILD_STATUS_FD, err.field && strcmp(err.field, FILES_TARGET) == 0 ? GUEST_STAGE_TARGET : GUEST_STAGE_FILE, r);
 }
 
 static void child_login(const Request *request, const User *user, char **env) {

@@ -6,4 +6,5 @@
 
 #include "guest/request.h"
 
+#define FILES_TARGET "to" // the field of an error that is about where something was to be moved to
 int files_run(const Request *request, Error *err);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "guest/files.h"
 #include "guest/files_internal.h"
 #include "guest/user.h"
 
@@ -182,27 +183,25 @@ int files_chown(const Request *request, Error *err) {
         return files_owner_is_given(&change.owner) ? files_change(request, &change) : -EINVAL;
 }
 
-int files_move(const Request *request, Error *err) {
-        const char *to = files_option(request, "to"), *name, *to_name;
-        FilesOwner nobody = {(uid_t) -1, (gid_t) -1};
-        _cleanup_close_ int dir = -EBADF, to_dir = -EBADF;
-        bool force = request->header.flags & GUEST_FLAG_FORCE;
-        struct stat st;
-        int r;
+// The fault is not in what is moved.
+static int files_move_target(Error *err, int r) {
+        (void) error_set_field(err, FILES_TARGET, "%s", strerror(-r));
+        return r;
+}
 
-        if (!to || to[0] != '/')
-                return -EINVAL;
-        r = files_parent_to_change(request->path, &dir, &name);
-        // What is not there makes no directories.
-        if (r >= 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-                r = -errno;
-        if (r >= 0 && request->header.flags & GUEST_FLAG_PARENTS)
-                r = files_make_parents(to, &nobody);
+static int files_move_to(const Request *request, int dir, const char *name, const char *to) {
+        FilesOwner nobody = {(uid_t) -1, (gid_t) -1};
+        _cleanup_close_ int to_dir = -EBADF;
+        bool force = request->header.flags & GUEST_FLAG_FORCE;
+        const char *to_name;
+        struct stat st;
+        int r = request->header.flags & GUEST_FLAG_PARENTS ? files_make_parents(to, &nobody) : 0;
+
         if (r >= 0)
                 r = files_parent_to_change(to, &to_dir, &to_name);
         if (r < 0)
                 return r;
-        if (strcmp(name, ".") == 0 || strcmp(to_name, ".") == 0)
+        if (strcmp(to_name, ".") == 0)
                 return -EBUSY;
         if (syscall(SYS_renameat2, dir, name, to_dir, to_name, force ? 0 : RENAME_NOREPLACE) == 0)
                 return 0;
@@ -212,4 +211,26 @@ int files_move(const Request *request, Error *err) {
         if (fstatat(to_dir, to_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
                 return -EEXIST;
         return renameat(dir, name, to_dir, to_name) < 0 ? -errno : 0;
+}
+
+int files_move(const Request *request, Error *err) {
+        const char *to = files_option(request, "to"), *name;
+        _cleanup_close_ int dir = -EBADF;
+        struct stat st;
+        int r;
+
+        if (!to || to[0] != '/')
+                return -EINVAL;
+        r = files_parent_to_change(request->path, &dir, &name);
+        // What is not there makes no directories, and what may not be taken away is told as such.
+        if (r >= 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                r = -errno;
+        if (r >= 0 && strcmp(name, ".") == 0)
+                r = -EBUSY;
+        if (r >= 0 && faccessat(dir, ".", W_OK | X_OK, AT_EACCESS) < 0)
+                r = -errno;
+        if (r < 0)
+                return r;
+        r = files_move_to(request, dir, name, to);
+        return r < 0 ? files_move_target(err, r) : 0;
 }

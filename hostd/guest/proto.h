@@ -72,7 +72,7 @@ enum {
         GUEST_FLAG_ROOT = 1 << 4,    // a sandbox whose user is root of its own user namespace
 };
 
-typedef enum GuestStage { GUEST_STAGE_FORK = 1, GUEST_STAGE_USER, GUEST_STAGE_CWD, GUEST_STAGE_SETUP, GUEST_STAGE_EXEC, GUEST_STAGE_FILE, GUEST_STAGE_IDS, _GUEST_STAGE_MAX } GuestStage;
+typedef enum GuestStage { GUEST_STAGE_FORK = 1, GUEST_STAGE_USER, GUEST_STAGE_CWD, GUEST_STAGE_SETUP, GUEST_STAGE_EXEC, GUEST_STAGE_FILE, GUEST_STAGE_IDS, GUEST_STAGE_TARGET /* a file: where it was to go */, _GUEST_STAGE_MAX } GuestStage;
 
 typedef struct GuestHeader {
         uint32_t magic;

@@ -3,6 +3,7 @@
 #include "guest/tree_list.h"
 
 #include <endian.h>
+#include <poll.h>
 #include <string.h>
 
 #include "base/io.h"
@@ -328,6 +329,14 @@ size_t tree_encode_entry(const TreeEntry *entry, bool info, uint8_t *ret) {
         p = mempcpy(p, entry->owner, owner_size);
         p = mempcpy(p, entry->group, group_size);
         return (size_t) (p - ret);
+}
+
+bool tree_stream_is_read(int in_fd, int out_fd) {
+        struct pollfd fds[] = {{.fd = in_fd, .events = POLLIN}, {.fd = out_fd}};
+
+        while (poll(fds, 2, -1) < 0 && errno == EINTR)
+                continue;
+        return !(fds[1].revents & POLLERR);
 }
 
 int tree_write_entry(int out_fd, const TreeEntry *entry) {

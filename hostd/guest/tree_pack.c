@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <endian.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -49,23 +48,12 @@ static int tree_pack_emit(TreePacker *p) {
         return r < 0 ? error_set_errno(p->err, r, "cannot write the tree stream") : 0;
 }
 
-// False: nobody reads the stream any more, and what comes, if anything ever does, is for nobody.
-static bool tree_pack_is_read(TreePacker *p, int fd) {
-        struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = p->out_fd}};
-
-        if (!p->may_wait)
-                return true;
-        while (poll(fds, 2, -1) < 0 && errno == EINTR)
-                continue;
-        return !(fds[1].revents & POLLERR);
-}
-
 static int tree_pack_data(TreePacker *p, int fd, const char *path) {
         for (;;) {
                 uint32_t size;
                 ssize_t n;
                 int r;
-                if (!tree_pack_is_read(p, fd))
+                if (p->may_wait && !tree_stream_is_read(fd, p->out_fd))
                         return error_set_errno(p->err, EPIPE, "cannot write the tree stream");
                 n = read(fd, p->buf + 4, TREE_CHUNK_MAX);
                 if (n < 0 && errno == EINTR)

@@ -36,7 +36,10 @@ static int tar_read(TarReader *t, void *data, size_t size) {
         size_t used = 0;
 
         while (used < size) {
-                ssize_t n = read(t->in, (char *) data + used, size - used);
+                ssize_t n;
+                if (!tree_stream_is_read(t->in, t->out))
+                        return error_set_errno(t->err, EPIPE, "cannot write the tree stream");
+                n = read(t->in, (char *) data + used, size - used);
                 if (n < 0 && errno == EINTR)
                         continue;
                 if (n < 0)

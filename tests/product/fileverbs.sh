@@ -60,8 +60,10 @@ check_is "chmod" "4711" sh -c 'hostctl file chmod 4711 pt-v:/tmp/given && hostct
 check_is "chown of a tree" "" sh -c 'hostctl file chown -r agent:agent pt-v:/tmp/l && hostctl exec pt-v -- find /tmp/l ! -user agent'
 check_status "what the agent may not give away" 5 'permitted|ermission' f chown -u agent root pt-v:/tmp/given
 check_is "mv" "moved" sh -c 'hostctl exec pt-v -- sh -c "echo moved >/tmp/l/from" && hostctl file mv -p pt-v:/tmp/l/from pt-v:/tmp/l/new/to && hostctl exec pt-v -- cat /tmp/l/new/to'
-check_status "mv onto something" 4 'xists' f mv pt-v:/tmp/l/new/to pt-v:/tmp/l/one
-check_status "mv to the data volume" 2 'another file system' f mv pt-v:/tmp/l/one pt-v:/home/agent/one
+check_status "mv onto something blames that" 4 '/tmp/l/one in pt-v: .*xists' f mv pt-v:/tmp/l/new/to pt-v:/tmp/l/one
+check_status "mv to where nothing is as well" 3 '/tmp/l/no/one in pt-v: No such' f mv pt-v:/tmp/l/new/to pt-v:/tmp/l/no/one
+check_status "mv of nothing does not" 3 '/tmp/l/none in pt-v: No such' f mv pt-v:/tmp/l/none pt-v:/tmp/l/no/one
+check_status "mv to the data volume" 2 '/home/agent/one in pt-v: another file system' f mv pt-v:/tmp/l/one pt-v:/home/agent/one
 g 'printf "a.b a.b axb" >/tmp/l/text; chmod 640 /tmp/l/text'
 check_is "replace is to the letter, and counts" 2 sh -c 'hostctl file replace --old a.b --new "c
 d" pt-v:/tmp/l/text -f json | jq ".files[0].replaced"'
@@ -70,6 +72,15 @@ d c
 d axb" g 'printf "%s " $(stat -c %a /tmp/l/text); cat /tmp/l/text'
 check_is "nothing to replace is no error" 0 sh -c 'hostctl file replace --old nothing --new x pt-v:/tmp/l/text -f json | jq ".files[0].replaced"'
 check_status "an empty text is refused" 2 'empty' f replace --old '' --new x pt-v:/tmp/l/text
+g 'mkdir /tmp/half; head -c 20000000 /dev/zero | tr "\0" a >/tmp/half/file'
+hostctl file replace --old a --new bb pt-v:/tmp/half/file >/dev/null 2>&1 &
+p=$!
+in_half() { [ "$(hostctl exec pt-v -- ls -A /tmp/half | wc -l)" = "$1" ]; }
+check "a replacement is made beside the file" wait_for 20 in_half 2
+kill $p
+check "broken off, it is gone" wait_for 8 in_half 1
+check_is "and the file as it was" "20000000 aa" g 'stat -c "%s" /tmp/half/file | tr "\n" " "; head -c 2 /tmp/half/file'
+g 'rm -r /tmp/half'
 calls() { hostctl audit tail -n 200 -f json | jq -c '.. | objects | select(.method? == "io.hostd.File.Replace")'; }
 check_is "audit has the calls without the texts" "yes no" sh -c "$(declare -f calls); calls | grep -q /tmp/l/text && printf 'yes '; calls | grep -qF a.b || echo no"
 

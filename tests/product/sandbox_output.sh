@@ -177,6 +177,7 @@ check "and nothing changed" sh -c "hostctl file pull $sb:/workspace/up - | cmp -
 in_box "$sb" -- sh -c 'truncate -s 2000000000 /tmp/large'
 hostctl file push - "$sb:/workspace/cut" < <(sleep 60) 2>push.err &
 hostctl file pull "$sb:/tmp/large" - 2>pull.err | while [ "$(head -c 65536 | wc -c)" -gt 0 ]; do sleep 0.05; done &
+hostctl file push --tar - "$sb:/workspace/cuttar" < <(sleep 60) 2>tar.err &
 hostctl file watch "$sb:/workspace" >watch.out 2>watch.err &
 watch=$!
 wait_for 10 sh -c "hostctl sandbox exec $sb -- touch ready && sleep .2 && grep -q ready watch.out"
@@ -186,8 +187,8 @@ t=$(now_ms)
 check "delete" within 20 hostctl sandbox delete "$sb"
 wait $watch
 check "a watch ends at once: $(($(now_ms) - t)) ms" [ $(($(now_ms) - t)) -lt $((3000 * slow)) ]
-wait_for 5 test -s push.err -a -s pull.err
-for what in push pull watch exec; do check_status "$what says why" 0 'the sandbox ended' cat $what.err; done
+wait_for 5 test -s push.err -a -s pull.err -a -s tar.err
+for what in push tar pull watch exec; do check_status "$what says why" 0 'the sandbox ended' cat $what.err; done
 check "no group is left" sh -c '! find /sys/fs/cgroup -type d -path "*/sandboxes/'"$sb"'*" | grep .'
 check_status "a file of what is deleted" 3 'no instance or sandbox' f pull "$sb:/workspace/up" -
 

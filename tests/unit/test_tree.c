@@ -409,12 +409,28 @@ static void test_path_valid(void **state) {
 
 #define SCRATCH_TEST(fn) cmocka_unit_test_setup_teardown(fn, scratch_setup, scratch_teardown)
 
+static void test_reader_gone(void **state) {
+        int in[2], out[2];
+
+        assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+        assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+        assert_int_equal(write(in[1], "x", 1), 1);
+        assert_true(tree_stream_is_read(in[0], out[1]));
+        (void) close_fd(out[0]);
+        assert_false(tree_stream_is_read(in[0], out[1])); // also where there is something to read
+        assert_int_equal(read(in[0], &(char) {0}, 1), 1);
+        assert_false(tree_stream_is_read(in[0], out[1])); // and it does not wait for more
+        for (size_t i = 0; i < 2; i++)
+                (void) close_fd(in[i]);
+        (void) close_fd(out[1]);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 SCRATCH_TEST(test_removal_has_a_depth), SCRATCH_TEST(test_round_trip), SCRATCH_TEST(test_single_file_and_dot), SCRATCH_TEST(test_hostile),
                 SCRATCH_TEST(test_existing_link), SCRATCH_TEST(test_limits),              SCRATCH_TEST(test_cut),
                 SCRATCH_TEST(test_stream),        SCRATCH_TEST(test_keep_owner),          SCRATCH_TEST(test_names),
-                SCRATCH_TEST(test_list),          cmocka_unit_test(test_path_valid),
+                SCRATCH_TEST(test_list),          cmocka_unit_test(test_path_valid), cmocka_unit_test(test_reader_gone),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
