@@ -383,7 +383,7 @@ typedef struct LimitFile {
         LimitReadFn read_v1;
 } LimitFile;
 
-static const LimitFile limit_files[] = {
+static const LimitFile instance_rows[] = {
         {LIMIT_CPU, write_cpu_v2, read_cpu_v2, write_cpu_v1, read_cpu_v1},
         {LIMIT_CPU_WEIGHT, write_weight_v2, read_weight_v2, write_weight_v1, read_weight_v1},
         {LIMIT_CPU_PIN, write_pin_v2, read_pin_v2, NULL, NULL},
@@ -394,11 +394,36 @@ static const LimitFile limit_files[] = {
         {LIMIT_IO_WEIGHT, write_io_weight, read_io_weight, NULL, NULL},
 };
 
-static int limit_write_files(CgroupBox *box, const LimitFile *files, size_t n, const Limits *limits, Error *err) {
-        for (size_t i = 0; i < n; i++) {
-                LimitWriteFn fn = box->host->unified ? files[i].write_v2 : files[i].write_v1;
-                const LimitRow *row = limit_row(files[i].id);
-                int r = fn && cgroup_host_can(box->host, files[i].id, NULL) ? fn(box, limits) : 0;
+// Of a sandbox: it has no weights and no list of processors.
+static const LimitFile sandbox_rows[] = {
+        {LIMIT_CPU, write_cpu_v2, read_cpu_v2, write_cpu_v1, read_cpu_v1},
+        {LIMIT_MEMORY, write_memory_v2, read_memory_v2, write_memory_v1, read_memory_v1},
+        {LIMIT_SWAP, write_swap_v2, read_swap_v2, NULL, NULL}, // v1: with memory
+        {LIMIT_PIDS, write_pids_plain, read_pids, write_pids_plain, read_pids},
+        {LIMIT_IO_READ, write_io, read_io, NULL, NULL},
+};
+
+typedef struct LimitFiles {
+        const LimitFile *rows;
+        size_t n;
+} LimitFiles;
+static const LimitFiles limit_files = {instance_rows, ELEMENTS(instance_rows)}, sandbox_files = {sandbox_rows, ELEMENTS(sandbox_rows)};
+
+// Whether one of these rows is about the limit. The four of io.max have one row.
+static bool limit_has_row(const LimitFiles *files, LimitId id) {
+        const char *file = limit_row(id)->v2_file;
+
+        for (size_t i = 0; file && i < files->n; i++)
+                if (files->rows[i].id == id || strcmp(limit_row(files->rows[i].id)->v2_file, file) == 0)
+                        return true;
+        return false;
+}
+
+static int limit_write(CgroupBox *box, const LimitFiles *files, const Limits *limits, Error *err) {
+        for (size_t i = 0; i < files->n; i++) {
+                LimitWriteFn fn = box->host->unified ? files->rows[i].write_v2 : files->rows[i].write_v1;
+                const LimitRow *row = limit_row(files->rows[i].id);
+                int r = fn && cgroup_host_can(box->host, files->rows[i].id, NULL) ? fn(box, limits) : 0;
                 if (r == -EBUSY)
                         return error_set(err, ERR_BUSY, "%s: the kernel could not reclaim enough for the new limit", row->key);
                 if (r < 0)
@@ -408,19 +433,15 @@ static int limit_write_files(CgroupBox *box, const LimitFile *files, size_t n, c
         return 0;
 }
 
-static int limit_write_all(CgroupBox *box, const Limits *limits, Error *err) {
-        return limit_write_files(box, limit_files, ELEMENTS(limit_files), limits, err);
-}
-
-static int limit_read_files(CgroupBox *box, const LimitFile *files, size_t n, Limits *ret, Error *err) {
+static int limit_read(CgroupBox *box, const LimitFiles *files, Limits *ret, Error *err) {
         Limits limits;
         int r = 0;
 
         limits_init(&limits);
-        for (size_t i = 0; i < n && r == 0; i++) {
-                LimitReadFn fn = box->host->unified ? files[i].read_v2 : files[i].read_v1;
-                const LimitRow *row = limit_row(files[i].id);
-                r = fn && cgroup_host_can(box->host, files[i].id, NULL) ? fn(box, &limits) : 0;
+        for (size_t i = 0; i < files->n && r == 0; i++) {
+                LimitReadFn fn = box->host->unified ? files->rows[i].read_v2 : files->rows[i].read_v1;
+                const LimitRow *row = limit_row(files->rows[i].id);
+                r = fn && cgroup_host_can(box->host, files->rows[i].id, NULL) ? fn(box, &limits) : 0;
                 if (r < 0)
                         (void) error_set_errno(err, r, "%s: reading %s", row->key,
                                                box->host->unified ? row->v2_file : row->v1_file);
@@ -435,32 +456,44 @@ static int limit_read_files(CgroupBox *box, const LimitFile *files, size_t n, Li
 }
 
 int cgroup_box_read(CgroupBox *box, Limits *ret, Error *err) {
-        return limit_read_files(box, limit_files, ELEMENTS(limit_files), ret, err);
+        return limit_read(box, &limit_files, ret, err);
 }
 
-static int limit_compare(CgroupBox *box, const Limits *wanted, const Limits *have, Error *err) {
+static int limit_compare(CgroupBox *box, const LimitFiles *files, const Limits *wanted, const Limits *have, Error *err) {
         for (int i = 0; i < _LIMIT_MAX; i++) {
-                const LimitRow *row = limit_row(i);
                 bool same;
-                if (row->where != LIMIT_WHERE_CGROUP || !cgroup_host_can(box->host, i, NULL))
+                if (!limit_has_row(files, i) || !cgroup_host_can(box->host, i, NULL))
                         continue;
                 same = i == LIMIT_CPU_PIN ? pin_is_as_wanted(box, wanted->cpu_pin, have->cpu_pin)
                                           : limit_expected(box, i, wanted) == have->value[i];
                 if (same)
                         continue;
                 _cleanup_free_ char *a = limit_format(i, wanted), *b = limit_format(i, have);
-                return error_set(err, ERR_INTERNAL, "%s: %s was written, but the kernel has %s", row->key, a ?: "?", b ?: "?");
+                return error_set(err, ERR_INTERNAL, "%s: %s was written, but the kernel has %s", limit_row(i)->key, a ?: "?", b ?: "?");
         }
         return 0;
 }
 
-static int limit_check_possible(CgroupBox *box, const Limits *limits, char *const *allow_degraded, Error *err) {
+// Written, and read back.
+static int limit_put(CgroupBox *box, const LimitFiles *files, const Limits *limits, Error *err) {
+        Limits after;
+        int r = limit_write(box, files, limits, err);
+
+        limits_init(&after);
+        if (r == 0)
+                r = limit_read(box, files, &after, err);
+        if (r == 0)
+                r = limit_compare(box, files, limits, &after, err);
+        limits_done(&after);
+        return r;
+}
+
+static int limit_check_possible(CgroupBox *box, const LimitFiles *files, const Limits *limits, char *const *allow_degraded, Error *err) {
         for (int i = 0; i < _LIMIT_MAX; i++) {
                 const LimitRow *row = limit_row(i);
                 const char *reason;
                 bool asked = i == LIMIT_CPU_PIN ? limits->cpu_pin != NULL : limits->value[i] != LIMIT_UNSET;
-                if (row->where != LIMIT_WHERE_CGROUP || !asked || cgroup_host_can(box->host, i, &reason) ||
-                    strv_contains(allow_degraded, row->key))
+                if (!limit_has_row(files, i) || !asked || cgroup_host_can(box->host, i, &reason) || strv_contains(allow_degraded, row->key))
                         continue;
                 return error_set(err, ERR_DEGRADED, "%s cannot be enforced here: %s; or name \"%s\" in allow_degraded", row->key,
                                  reason, row->key);
@@ -499,61 +532,27 @@ static int limit_check_memory(CgroupBox *box, const Limits *limits, Error *err) 
 }
 
 int cgroup_box_apply(CgroupBox *box, const Limits *limits, char *const *allow_degraded, bool force, Error *err) {
-        Limits before, after;
-        int r = limit_check_possible(box, limits, allow_degraded, err);
+        int r = limit_check_possible(box, &limit_files, limits, allow_degraded, err);
+        Limits before;
 
         if (r == 0 && !force)
                 r = limit_check_memory(box, limits, err);
         if (r < 0)
                 return r;
         limits_init(&before);
-        limits_init(&after);
         r = cgroup_box_read(box, &before, err);
         if (r < 0)
                 return r;
-        r = limit_write_all(box, limits, err);
-        if (r == 0)
-                r = cgroup_box_read(box, &after, err);
-        if (r == 0)
-                r = limit_compare(box, limits, &after, err);
+        r = limit_put(box, &limit_files, limits, err);
         if (r < 0)
-                (void) limit_write_all(box, &before, NULL); // nothing half changed stays
+                (void) limit_write(box, &limit_files, &before, NULL); // nothing half changed stays
         limits_done(&before);
-        limits_done(&after);
         return r;
 }
 
 // A sandbox is new, and nothing is in it: there is no use to be looked at before, and whoever is refused removes it.
-static const LimitFile sandbox_files[] = {
-        {LIMIT_CPU, write_cpu_v2, read_cpu_v2, write_cpu_v1, read_cpu_v1},
-        {LIMIT_MEMORY, write_memory_v2, read_memory_v2, write_memory_v1, read_memory_v1},
-        {LIMIT_SWAP, write_swap_v2, read_swap_v2, NULL, NULL}, // v1: with memory
-        {LIMIT_PIDS, write_pids_plain, read_pids, write_pids_plain, read_pids},
-        {LIMIT_IO_READ, write_io, read_io, NULL, NULL},
-};
-
 int cgroup_sandbox_apply(CgroupBox *sandbox, const Limits *limits, char *const *allow_degraded, Error *err) {
-        static const LimitId compared[] = {LIMIT_CPU, LIMIT_MEMORY, LIMIT_SWAP, LIMIT_PIDS, LIMIT_IO_READ, LIMIT_IO_WRITE, LIMIT_IO_READ_OPS, LIMIT_IO_WRITE_OPS};
-        Limits wanted, have;
-        int r;
+        int r = limit_check_possible(sandbox, &sandbox_files, limits, allow_degraded, err);
 
-        limits_init(&wanted);
-        limits_init(&have);
-        for (size_t i = 0; i < ELEMENTS(compared); i++)
-                wanted.value[compared[i]] = limits->value[compared[i]];
-        r = limit_check_possible(sandbox, &wanted, allow_degraded, err);
-        if (r == 0)
-                r = limit_write_files(sandbox, sandbox_files, ELEMENTS(sandbox_files), &wanted, err);
-        if (r == 0)
-                r = limit_read_files(sandbox, sandbox_files, ELEMENTS(sandbox_files), &have, err);
-        for (size_t i = 0; i < ELEMENTS(compared) && r == 0; i++) {
-                LimitId id = compared[i];
-                if (!cgroup_host_can(sandbox->host, id, NULL) || limit_expected(sandbox, id, &wanted) == have.value[id])
-                        continue;
-                _cleanup_free_ char *a = limit_format(id, &wanted), *b = limit_format(id, &have);
-                r = error_set(err, ERR_INTERNAL, "%s: %s was written, but the kernel has %s", limit_row(id)->key, a ?: "?", b ?: "?");
-        }
-        limits_done(&wanted);
-        limits_done(&have);
-        return r;
+        return r < 0 ? r : limit_put(sandbox, &sandbox_files, limits, err);
 }

@@ -23,7 +23,7 @@ static const char *const command_file_words[_GUEST_VERB_MAX] = {
         [GUEST_WRITE] = "write", [GUEST_READ] = "read", [GUEST_LIST] = "list", [GUEST_REMOVE] = "remove",
         [GUEST_STAT] = "look at", [GUEST_SEARCH] = "search", [GUEST_REPLACE] = "replace text in", [GUEST_MOVE] = "move",
         [GUEST_MKDIR] = "make", [GUEST_CHMOD] = "change the mode of", [GUEST_CHOWN] = "give away", [GUEST_WATCH] = "watch",
-        [GUEST_DELIVER] = "write", [GUEST_ADOPT] = "have certificates taken up from"};
+        [GUEST_LISTENS] = "look into", [GUEST_DELIVER] = "write", [GUEST_ADOPT] = "have certificates taken up from"};
 
 static char *command_failure(const Command *command, GuestStage stage, int errnum) {
         const char *why = strerror(errnum), *word = command_file_words[command->verb];

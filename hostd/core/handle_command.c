@@ -144,6 +144,7 @@ typedef struct Place {
         GuestChannel *channel;
         char *name; // owned
         const char *user, *cwd; // where the caller says nothing
+        usec_t run_time;        // of anything at most; 0: no limit
 } Place;
 
 static void place_done(Place *place) {
@@ -178,7 +179,7 @@ static int find_sandbox_place(const Request *request, Place *ret, Error *err) {
                 return error_set(err, s->state == SANDBOX_ENDED ? ERR_UNAVAILABLE : ERR_BUSY, "sandbox %s %s", s->id,
                                  s->state == SANDBOX_ENDED ? "has ended" : s->state == SANDBOX_PAUSED ? "is paused: resume it first" : "is not ready yet");
         *ret = (Place) {.instance = instance_list_find(&request->manager->instances, s->instance), .channel = s->channel, .name = sandbox_place(s),
-                        .user = s->root ? "0" : "1000", .cwd = GUEST_WORKSPACE};
+                        .user = s->root ? "0" : "1000", .cwd = GUEST_WORKSPACE, .run_time = s->run_time};
         return ret->name && ret->instance ? 0 : error_set_errno(err, ENOMEM, "finding sandbox %s", s->id);
 }
 
@@ -192,6 +193,17 @@ static int find_place(const Request *request, Place *ret, Error *err) {
                 return error_set(err, ERR_UNAVAILABLE, "the guest helper of %s is gone again", request->target);
         *ret = (Place) {.instance = instance, .channel = instance->guest, .name = strdup(instance->record.name)};
         return ret->name ? 0 : error_set_errno(err, ENOMEM, "finding %s", request->target);
+}
+
+// What the caller asks for above the place's is no mistake to be mended in silence.
+static int enter_timeout(const Request *request, const Entering *how, const Place *place, usec_t *ret, Error *err) {
+        usec_t asked = (usec_t) request_int(request, "timeout", (int64_t) how->timeout);
+        char text[64];
+
+        *ret = place->run_time > 0 && (asked == 0 || asked > place->run_time) ? place->run_time : asked;
+        if (*ret >= asked || !json_object_get(request->parameters, "timeout"))
+                return 0;
+        return error_set_field(err, "timeout", "timeout is more than the run time of sandbox %s, %s", request->target, clock_format_span(place->run_time, text, sizeof(text)));
 }
 
 static int enter(Request *request, const Place *place, const Entering *how, Error *err) {
@@ -215,13 +227,15 @@ static int enter(Request *request, const Place *place, const Entering *how, Erro
                         .held = true,
                 },
                 .fds = fds,
-                .timeout = (usec_t) request_int(request, "timeout", (int64_t) how->timeout),
                 .done = request->kept ? background_done : how->done,
                 .started = request->kept ? background_started : NULL,
                 .detached = request->kept,
                 .userdata = request,
         };
 
+        r = enter_timeout(request, how, place, &command.timeout, err);
+        if (r < 0)
+                return r;
         r = fill_fds(request, how->stream_is_input, fds);
         if (r < 0)
                 r = error_set_errno(err, r, "cannot make pipes");

@@ -5,8 +5,6 @@
 #include "core/handle.h"
 #include "core/sandbox.h"
 
-#define MEMORY_DEFAULT (512LL << 20)
-#define PIDS_DEFAULT 128
 #define PROBE_DEFAULT (30 * USEC_PER_SEC)
 
 static Sandbox *request_sandbox(Request *request) {
@@ -27,8 +25,8 @@ static int only_value(const Request *request, const char *key, const char *value
         return error_set_field(err, key, "%s \"%s\" is not there in this version; only \"%s\" is", key, asked, value);
 }
 
-static int settings_of(const Request *request, SandboxSettings *ret, Error *err) {
-        const char *cpu = request_string(request, "cpu"), *runtime = request_string(request, "runtime") ?: "bwrap", *network = request_string(request, "network");
+static int settings_of(const Request *request, const Instance *instance, SandboxSettings *ret, Error *err) {
+        const char *runtime = request_string(request, "runtime") ?: "bwrap", *network = request_string(request, "network");
         int r = sandbox_runtime_check(runtime, err);
         Limits limits;
 
@@ -38,9 +36,8 @@ static int settings_of(const Request *request, SandboxSettings *ret, Error *err)
                 r = only_value(request, "write", "tmpfs", err);
         if (r >= 0 && request_string(request, "template"))
                 r = error_set_field(err, "template", "a sandbox with a template of its own is not there in this version: its root is its instance's, read-only");
-        limits_init(&limits);
-        if (r >= 0 && cpu)
-                r = limit_parse(LIMIT_CPU, cpu, &limits, err);
+        if (r >= 0)
+                r = instance->config ? sandbox_limits_of(request->parameters, &instance->config->limits, &limits, err) : error_set(err, ERR_UNAVAILABLE, "%s has no configuration any more", request->target);
         if (r < 0)
                 return r;
         *ret = (SandboxSettings) {
@@ -50,15 +47,15 @@ static int settings_of(const Request *request, SandboxSettings *ret, Error *err)
                 .caller = request->peer.user,
                 .labels = json_object_get(request->parameters, "labels"),
                 .root = request_bool(request, "root"),
-                .memory = (uint64_t) request_int(request, "memory", MEMORY_DEFAULT),
-                .pids = (uint64_t) request_int(request, "pids", PIDS_DEFAULT),
-                .millicpus = limits.value[LIMIT_CPU],
-                .disk = (uint64_t) request_int(request, "disk", -1), // LIMIT_UNSET
+                .limits = limits,
+                .run_time = (usec_t) request_int(request, "run_time", 0),
                 .deadline = (usec_t) request_int(request, "deadline", 0),
                 .idle = (usec_t) request_int(request, "idle", 0),
                 .grace = (usec_t) request_int(request, "grace", SANDBOX_GRACE),
                 .network = network,
+                .entry = request_string(request, "entry"),
                 .probe = request_string(request, "probe_command"),
+                .probe_port = (unsigned) request_int(request, "probe_port", 0),
                 .probe_time = (usec_t) request_int(request, "probe_timeout", PROBE_DEFAULT),
         };
         return 0;
@@ -132,7 +129,7 @@ static void create_ready(void *userdata, int r, Error *wait_err) {
                 request_done(request, r, wait_err);
                 return;
         }
-        r = instance && request->call ? settings_of(request, &settings, &err)
+        r = instance && request->call ? settings_of(request, instance, &settings, &err)
                                       : error_set(&err, ERR_CANCELLED, instance ? "the client went away" : "the instance went away");
         if (r < 0) {
                 request_done(request, r, &err);
@@ -149,7 +146,7 @@ void handle_sandbox_create(Request *request) {
         Instance *instance = request_instance(request);
         _cleanup_error_ Error err = ERROR_NULL;
         SandboxSettings settings;
-        int r = instance ? settings_of(request, &settings, &err) : 0;
+        int r = instance ? settings_of(request, instance, &settings, &err) : 0;
 
         if (r < 0)
                 (void) request_fail(request, r, &err);
@@ -188,8 +185,8 @@ void handle_sandbox_why(Request *request) {
                 (void) json_object_set_new(reply, "message", json_string(s->message));
         if (s->memory_peak <= INT64_MAX)
                 (void) json_object_set_new(reply, "memory_peak", json_integer((json_int_t) s->memory_peak));
-        if (s->memory <= INT64_MAX)
-                (void) json_object_set_new(reply, "memory", json_integer((json_int_t) s->memory));
+        if (s->limits.value[LIMIT_MEMORY] <= INT64_MAX)
+                (void) json_object_set_new(reply, "memory", json_integer((json_int_t) s->limits.value[LIMIT_MEMORY]));
         if (s->ended) {
                 char when[CLOCK_TEXT_MAX];
                 (void) json_object_set_new(reply, "ended", json_string(clock_format(s->ended, when)));

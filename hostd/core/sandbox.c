@@ -12,6 +12,7 @@
 #include "base/digest.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/strv.h"
 #include "base/valid.h"
 #include "core/background.h"
 #include "core/command.h"
@@ -491,7 +492,7 @@ static int sandbox_verify(Sandbox *s, Error *err) {
 }
 
 void sandbox_made(Sandbox *s) {
-        if (s->probe)
+        if (s->entry || s->probe || s->probe_port)
                 sandbox_probe_begin(s);
         else
                 sandbox_ready(s);
@@ -500,7 +501,7 @@ void sandbox_made(Sandbox *s) {
 void sandbox_ready(Sandbox *s) {
         s->state = SANDBOX_RUNNING;
         s->lease.active = clock_boottime();
-        s->lease.busy = 0;
+        sandbox_hold(s);
         (void) sandbox_save(s, NULL);
         sandbox_keep(s);
         sandbox_event(s, "sandbox-created", json_pack("{s:s, s:s}", "runtime", s->runtime, "caller", s->caller));
@@ -570,10 +571,12 @@ static int sandbox_new(Manager *m, const Instance *instance, const SandboxSettin
         s->workspace = settings->workspace ? strdup(settings->workspace) : NULL;
         s->key = settings->key ? strdup(settings->key) : NULL;
         s->labels = settings->labels ? json_deep_copy(settings->labels) : json_object();
+        s->entry = settings->entry ? strdup(settings->entry) : NULL;
         s->probe = settings->probe ? strdup(settings->probe) : NULL;
+        s->probe_port = settings->probe_port;
         s->probe_time = settings->probe_time;
         s->network = networked ? strdup(settings->network) : NULL;
-        if (!s->runtime || !s->caller || !s->labels || (settings->probe && !s->probe) || (networked && !s->network) || (settings->workspace && !s->workspace) || (settings->key && !s->key))
+        if (!s->runtime || !s->caller || !s->labels || (settings->entry && !s->entry) || (settings->probe && !s->probe) || (networked && !s->network) || (settings->workspace && !s->workspace) || (settings->key && !s->key))
                 return -ENOMEM;
         do {
                 (void) digest_random(16, random);
@@ -581,10 +584,8 @@ static int sandbox_new(Manager *m, const Instance *instance, const SandboxSettin
         } while (sandbox_find(m, s->id));
         (void) snprintf(s->instance, sizeof(s->instance), "%s", instance->record.name);
         s->root = settings->root;
-        s->memory = settings->memory;
-        s->pids = settings->pids;
-        s->millicpus = settings->millicpus;
-        s->disk = settings->disk;
+        s->limits = settings->limits;
+        s->run_time = settings->run_time;
         s->created = clock_realtime();
         s->lease = (SandboxLease) {.deadline = settings->deadline ? s->created + settings->deadline : 0, .idle = settings->idle, .grace = settings->grace, .active = clock_boottime(), .busy = 1}; // not idle until it is there
         s->memory_peak = s->cpu_usec = UINT64_MAX;
@@ -596,30 +597,40 @@ static int sandbox_new(Manager *m, const Instance *instance, const SandboxSettin
 }
 
 static int sandbox_make_group(Sandbox *s, Instance *instance, Error *err) {
-        Limits limits;
         int r = cgroup_sandbox_create(instance->box, s->id, &s->box, err);
 
         if (r < 0)
                 return r;
         s->has_group = true;
-        limits_init(&limits);
-        limits.value[LIMIT_MEMORY] = s->memory;
-        limits.value[LIMIT_SWAP] = 0;
-        limits.value[LIMIT_PIDS] = s->pids;
-        limits.value[LIMIT_CPU] = s->millicpus;
-        r = cgroup_sandbox_apply(s->box, &limits, instance->config ? instance->config->allow_degraded : NULL, err);
-        limits_done(&limits);
+        return cgroup_sandbox_apply(s->box, &s->limits, instance->config ? instance->config->allow_degraded : NULL, err);
+}
+
+// What its maker in the instance is told: see GUEST_SANDBOX.
+static int sandbox_words(const Sandbox *s, char ***ret) {
+        static const struct {
+                const char *key;
+                LimitId id;
+        } limits[] = {{GUEST_WORD_DISK, LIMIT_DISK}, {GUEST_WORD_OPEN_FILES, LIMIT_OPEN_FILES}};
+        int r = strv_append(ret, s->runtime);
+
+        if (r >= 0)
+                r = strv_append(ret, s->id);
+        for (size_t i = 0; i < ELEMENTS(limits) && r >= 0; i++)
+                if (s->limits.value[limits[i].id] != LIMIT_UNSET)
+                        r = strv_append_format(ret, "%s=%llu", limits[i].key, (unsigned long long) s->limits.value[limits[i].id]);
         return r;
 }
 
 static int sandbox_start(Sandbox *s, Instance *instance, Error *err) {
         GuestChannelConfig config = {.event = s->manager->event, .fd = -EBADF, .box = s->box, .handlers = &command_guest_handlers, .userdata = s->manager->commands};
-        char bytes[24], *argv[] = {s->runtime, s->id, bytes, NULL};
+        _cleanup_strv_ char **argv = NULL;
         _cleanup_close_ int inside = -EBADF, errors = -EBADF;
-        GuestRequest request = {.id = s->id, .verb = GUEST_SANDBOX, .flags = s->root ? GUEST_FLAG_ROOT : 0, .path = s->workspace ?: "/", .argv = argv, .owner = &s->owner};
-        int pair[2], on = 1, r;
+        GuestRequest request = {.id = s->id, .verb = GUEST_SANDBOX, .flags = s->root ? GUEST_FLAG_ROOT : 0, .path = s->workspace ?: "/", .owner = &s->owner};
+        int pair[2], on = 1, r = sandbox_words(s, &argv);
 
-        (void) snprintf(bytes, sizeof(bytes), "%llu", s->disk == LIMIT_UNSET ? 0ULL : (unsigned long long) s->disk);
+        if (r < 0)
+                return error_set_errno(err, r, "making sandbox %s", s->id);
+        request.argv = argv;
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
                 return error_set_errno(err, errno, "making the channel of sandbox %s", s->id);
         config.fd = pair[0];

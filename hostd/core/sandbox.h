@@ -44,10 +44,13 @@ typedef struct SandboxSettings { // borrowed by sandbox_create()
         const char *runtime, *workspace, *key, *caller; // workspace, key: NULL for none
         json_t *labels;
         bool root;
-        uint64_t memory, pids, millicpus, disk; // LIMIT_UNSET: none
-        usec_t deadline, idle, grace;           // spans; 0: none
-        const char *network;                    // see sandbox_network_parse(); NULL: none
-        const char *probe;                      // a command for sh, or NULL
+        Limits limits;
+        usec_t run_time;              // of each command in it; 0: none
+        usec_t deadline, idle, grace; // spans; 0: none
+        const char *network;          // see sandbox_network_parse(); NULL: none
+        const char *entry;            // a command for sh that begins with it and runs on, or NULL
+        const char *probe;            // a command for sh, or NULL
+        unsigned probe_port;          // on which something is to listen; 0: none. Before the command, if there are both
         usec_t probe_time;
 } SandboxSettings;
 
@@ -65,7 +68,8 @@ typedef struct Sandbox {
         char *runtime, *workspace, *key, *caller; // owned
         json_t *labels;                          // owned
         bool root;
-        uint64_t memory, pids, millicpus, disk;
+        Limits limits;
+        usec_t run_time;
         char *network; // as it was asked for; NULL: none; owned
         uint16_t number; // of its network, of the last one if it has none
         SandboxState state;
@@ -83,7 +87,8 @@ typedef struct Sandbox {
         GuestOwner owner;
         struct SandboxNetwork *wire; // NULL: none
         unsigned interface, gone_looks; // of a wire that is being removed
-        char *probe; // owned; NULL: none
+        char *entry, *probe; // owned; NULL: none, or it has begun
+        unsigned probe_port; // 0: none, or something listens
         usec_t probe_time;
         int errors; // what its runtime has to say; read once, when it failed
         unsigned oom_looks;
@@ -155,6 +160,10 @@ void sandbox_unkeep(Instance *instance, const char *id);
 void sandbox_kept(Instance *instance, const char *id, int fd); // it hands one back; owns fd. Without an id: that was all
 void sandbox_sweep(Manager *manager); // at start: those of instances that do not run
 void sandbox_free_all(Manager *manager);
+
+// sandbox_limit.c: pure. What its parameters ask for, by the names of the limits; no more than its instance has, or a sentence that names it.
+int sandbox_limits_of(const json_t *parameters, const Limits *instance, Limits *ret, Error *err);
+void sandbox_limits_describe(const Limits *limits, json_t *object);
 
 // sandbox_record.c
 int sandbox_save(Sandbox *sandbox, Error *err);

@@ -36,8 +36,14 @@ SandboxCause sandbox_cause_from_string(const char *text) {
 
 // All numbers of the line, with where they are. JSON's are signed: no limit and unknown are -1.
 #define NUMBERS(X) \
-        X(memory, memory) X(pids, pids) X(cpu, millicpus) X(disk, disk) X(deadline, lease.deadline) X(idle, lease.idle) X(grace, lease.grace) \
+        X(memory, limits.value[LIMIT_MEMORY]) X(pids, limits.value[LIMIT_PIDS]) X(cpu, limits.value[LIMIT_CPU]) X(disk, limits.value[LIMIT_DISK]) \
+        X(deadline, lease.deadline) X(idle, lease.idle) X(grace, lease.grace) \
         X(active, lease.active) X(gone, lease.ended) X(created, created) X(ended, ended) X(memory_peak, memory_peak) X(cpu_usec, cpu_usec)
+
+// Lines of earlier versions do not have these.
+#define LATER_NUMBERS(X) \
+        X(open_files, limits.value[LIMIT_OPEN_FILES]) X(io_read, limits.value[LIMIT_IO_READ]) X(io_write, limits.value[LIMIT_IO_WRITE]) \
+        X(io_read_ops, limits.value[LIMIT_IO_READ_OPS]) X(io_write_ops, limits.value[LIMIT_IO_WRITE_OPS]) X(run_time, run_time)
 
 json_t *sandbox_json(const Sandbox *s) {
         json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:O}", "id", s->id, "instance", s->instance, "runtime", s->runtime, "caller", s->caller,
@@ -47,6 +53,7 @@ json_t *sandbox_json(const Sandbox *s) {
                 return NULL;
 #define PUT(key, field) (void) json_object_set_new(object, #key, json_integer((json_int_t) s->field));
         NUMBERS(PUT)
+        LATER_NUMBERS(PUT)
         if (s->network)
                 (void) json_object_set_new(object, "wire", json_integer(s->number));
         if (s->network)
@@ -104,8 +111,10 @@ int sandbox_parse(const char *text, Sandbox **ret) {
         json_t *object = json_loads(text, 0, NULL);
         int r = s && object ? 0 : s ? -EINVAL : -ENOMEM;
 
-        if (s)
+        if (s) {
                 s->errors = -EBADF;
+                limits_init(&s->limits);
+        }
         if (r == 0)
                 r = parse_words(object, s);
         if (r == 0)
@@ -123,6 +132,11 @@ int sandbox_parse(const char *text, Sandbox **ret) {
         else if (r == 0) \
                 s->field = (uint64_t) json_integer_value(json_object_get(object, #name));
         NUMBERS(GET)
+#define GET_LATER(name, field) \
+        if (json_object_get(object, #name)) { \
+                GET(name, field) \
+        }
+        LATER_NUMBERS(GET_LATER)
         json_decref(object);
         if (r == 0)
                 *ret = TAKE_PTR(s);
@@ -174,15 +188,15 @@ static void describe_use(json_t *object, Sandbox *s) {
 }
 
 json_t *sandbox_describe(Sandbox *s) {
-        json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:O, s:o, s:o, s:o, s:o, s:i}", "id", s->id, "instance", s->instance, "state",
+        json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:O, s:i}", "id", s->id, "instance", s->instance, "state",
                                    s->restoring ? "restoring" : sandbox_state_to_string(s->state), "runtime", s->runtime, "root", s->root, "caller",
-                                   s->caller, "labels", s->labels, "memory", describe_number(s->memory), "pids", describe_number(s->pids), "cpu",
-                                   s->millicpus > INT64_MAX ? json_null() : json_real((double) s->millicpus / 1000), "disk", describe_number(s->disk), "commands",
-                                   (int) sandbox_commands(s));
+                                   s->caller, "labels", s->labels, "commands", (int) sandbox_commands(s));
 
         if (!object)
                 return NULL;
         sandbox_wire_describe(s, object);
+        sandbox_limits_describe(&s->limits, object);
+        (void) json_object_set_new(object, "run_time", describe_number(s->run_time ?: UINT64_MAX));
         (void) json_object_set_new(object, "workspace", s->workspace ? json_string(s->workspace) : json_null());
         (void) json_object_set_new(object, "key", s->key ? json_string(s->key) : json_null());
         (void) json_object_set_new(object, "idle", describe_number(s->lease.idle ?: UINT64_MAX));
@@ -225,6 +239,7 @@ Sandbox *sandbox_free(Sandbox *s) {
         free(s->key);
         free(s->caller);
         free(s->message);
+        free(s->entry);
         free(s->probe);
         free(s->network);
         json_decref(s->labels);

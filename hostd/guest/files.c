@@ -12,6 +12,7 @@
 #include "base/io.h"
 #include "guest/deliver.h"
 #include "guest/files_internal.h"
+#include "guest/listen.h"
 #include "guest/packages_check.h"
 #include "guest/tree.h"
 
@@ -267,6 +268,7 @@ static int (*const files_table[_GUEST_VERB_MAX])(const Request *request, Error *
         [GUEST_DELIVER] = deliver_run,
         [GUEST_ADOPT] = deliver_adopt,
         [GUEST_PACKAGES] = packages_run,
+        [GUEST_LISTENS] = listen_run,
 };
 
 int files_run(const Request *request, Error *err) {

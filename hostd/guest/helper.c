@@ -369,6 +369,8 @@ static int helper_open(Helper *helper) {
         raised = helper->open_files;
         raised.rlim_cur = raised.rlim_max;
         (void) setrlimit(RLIMIT_NOFILE, &raised);
+        if (!helper->asked) // in a sandbox: what process 1 began with is the most of all that it starts
+                helper->open_files.rlim_max = helper->open_files.rlim_cur;
         return 0;
 }
 

@@ -25,6 +25,9 @@
 #define GUEST_BODY_MAX (256 * 1024) // argv, env and paths of one request
 #define GUEST_COMMANDS_MAX 1024
 #define GUEST_WORKSPACE "/workspace" // of a sandbox
+#define GUEST_WORD_DISK "disk"       // of what a sandbox is asked to be: bytes that it may write
+#define GUEST_WORD_OPEN_FILES "open_files"
+#define GUEST_WORD_PORT "port" // of GUEST_LISTENS
 
 typedef enum GuestType {
         GUEST_HELLO = 1, // both ways; the guest answers with one LIVE per command it knows, then HELLO
@@ -60,7 +63,8 @@ typedef enum GuestVerb { // what an EXEC starts; of a file verb, argv are KEY=VA
         GUEST_CHMOD,
         GUEST_CHOWN,   // words: owner, group
         GUEST_WATCH,   // path, or all below it -> list of events on fd 1 until its reader goes
-        GUEST_SANDBOX, // argv: runtime, id, bytes; fd 0 is the sandbox's own channel; path: its workspace, "/" for none (guest/sandbox.h)
+        GUEST_SANDBOX, // argv: runtime, id, KEY=VALUE words (GUEST_WORD_…); fd 0 is the sandbox's own channel; path: its workspace, "/" for none (guest/sandbox.h)
+        GUEST_LISTENS, // words: port; ends when something listens there
         _GUEST_VERB_MAX,
 } GuestVerb;
 

@@ -18,7 +18,7 @@ typedef struct SandboxSpec {
         const char *id;
         const char *workspace; // a directory of the agent's; NULL: a new one, which goes with the sandbox
         bool root;             // its user is root of its own user namespace, with all capabilities there but CAP_SYS_ADMIN
-        unsigned long long bytes; // of all that it may write; 0: only its memory limit says
+        uint64_t bytes;           // of all that it may write; 0: only its memory limit says
         User agent;            // who it belongs to
         uint32_t subuid, subgid; // the first of SANDBOX_IDS - 1 ids, for all users but the agent
 } SandboxSpec;

@@ -121,7 +121,7 @@ static int bwrap_add_private(char ***argv, const SandboxSpec *spec, int workspac
         if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
                 return -errno;
         if (spec->bytes > 0)
-                (void) snprintf(options, sizeof(options), "mode=0755,size=%llu", spec->bytes);
+                (void) snprintf(options, sizeof(options), "mode=0755,size=%llu", (unsigned long long) spec->bytes);
         else
                 (void) snprintf(options, sizeof(options), "mode=0755");
         // Relative to where it is until then: a workspace below /tmp is open already.

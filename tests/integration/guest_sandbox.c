@@ -50,11 +50,12 @@ static void box_exited(GuestChannel *from, const char *id, int wait_status, void
 static const GuestChannelHandlers box_handlers = {.ready = box_ready, .failed = box_failed, .exited = box_exited};
 
 static void box_start(Box *box, const char *id, const char *bytes, unsigned flags, const char *workspace) {
-        char *argv[] = {"bwrap", (char *) id, (char *) bytes, NULL};
+        char disk[32], files[] = GUEST_WORD_OPEN_FILES "=64", *argv[] = {"bwrap", (char *) id, disk, files, NULL};
         GuestChannelConfig config = {.event = event, .handlers = &command_guest_handlers, .userdata = manager};
         _cleanup_error_ Error err = ERROR_NULL;
         int pair[2], out[2], fds[3];
 
+        (void) snprintf(disk, sizeof(disk), GUEST_WORD_DISK "=%s", bytes);
         *box = (Box) {.owner = {.handlers = &box_handlers, .userdata = box}};
         GuestRequest request = {.id = id, .verb = GUEST_SANDBOX, .flags = flags, .path = workspace ?: "/", .argv = argv, .owner = &box->owner};
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 || pipe2(out, O_CLOEXEC) < 0)
@@ -108,6 +109,7 @@ static void test_inside(Box *box) {
         CHECK(shell_gives("head -c 80M /dev/zero >/tmp/big 2>/dev/null || echo full; rm /tmp/big; kill -9 1 2>&1 | grep -c permitted; setsid true; kill -9 -1 2>/dev/null; echo here", "1000", "full\n1\nhere\n"));
         CHECK(shell_gives("sleep 0.1 & wait; for i in 1 2 3; do true & done; wait; echo ok", "1000", "ok\n"));
         CHECK(shell_gives("stat -c %u /etc/passwd /workspace", "1000", "65534\n1000\n"));
+        CHECK(shell_gives("ulimit -n; ulimit -Hn; ulimit -Hn 65 2>/dev/null || echo no", "1000", "64\n64\nno\n"));
         channel = instance;
 }
 

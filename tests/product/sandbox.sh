@@ -3,21 +3,16 @@
 # Sandboxes: made, used, limited, ended by each of their clocks and causes, kept over a restart of hostd; nothing of one is left.
 set -u
 . "$(dirname "$0")/../lib/product.sh"
+. "$(dirname "$0")/../lib/sandbox.sh"
 product_begin
 command -v bwrap >/dev/null || { skip "sandboxes" "bubblewrap is not installed here"; finish; }
 
 check "a template with bwrap" box_import
 launch_from pt-box pt-a memory=256MiB pids=512 sandboxes=5 >/dev/null || { fail launch pt-a; finish; }
 
-sb() { within "${limit:-30}" hostctl sandbox "$@"; }
-make() { sb create pt-a "$@"; }
-shown() { hostctl sandbox show "$1" -f json 2>/dev/null | jq -r ".$2"; }
-why() { hostctl sandbox why "$1" -f json 2>/dev/null | jq -r ".$2"; }
-is_shown() { [ "$(shown "$1" "$2")" = "$3" ]; }
 count() { hostctl sandbox list pt-a -f json | jq '[.sandboxes[] | select(.state != "ended")] | length'; }
 groups() { cgroup_dirs | grep -E '/sandboxes/[^/]+$'; }
 no_group() { ! groups | grep -q "/$1\$"; }
-in_box() { sb exec "$@"; }
 event() { hostctl events pt-a -f json 2>/dev/null | grep -c "\"$1\".*\"$2\"\|\"$2\".*\"$1\""; }
 
 # --- what it is

@@ -16,6 +16,7 @@
 #include "guest/packages.h"
 #include "guest/packages_check.h"
 #include "guest/denied.h"
+#include "guest/listen.h"
 #include "guest/login.h"
 
 static const GuestHeader good = {
@@ -592,12 +593,33 @@ static void test_subids(void **state) {
         }
 }
 
+static void test_listen_line(void **state) {
+        static const struct {
+                const char *line;
+                unsigned port;
+                bool listens;
+        } cases[] = {
+                {"   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0000000000000000 100 0 0 10 0\n", 8080, true},
+                {"   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0000000000000000 100 0 0 10 0\n", 8081, false},
+                {"1234: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000\n", 80, true},
+                {"  12: 0100007F:1F90 0100007F:A0F2 01 00000000:00000000 00:00000000\n", 8080, false},
+                {"  12: 0100007F:A0F2 0100007F:1F90 0A 00000000:00000000 00:00000000\n", 8080, false},
+                {"   0: 00000000000000000000000001000000:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000\n", 8080, true},
+                {"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n", 0, false},
+                {"", 0, false},
+        };
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++)
+                if (listen_line(cases[i].line, cases[i].port) != cases[i].listens)
+                        fail_msg("%u: %s", cases[i].port, cases[i].line);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_deliver_check), cmocka_unit_test(test_deliver_authority), cmocka_unit_test(test_packages), cmocka_unit_test(test_denied), cmocka_unit_test(test_decode),     cmocka_unit_test(test_group_id), cmocka_unit_test(test_request), cmocka_unit_test(test_passwd),
                 cmocka_unit_test(test_subids), cmocka_unit_test(test_group),      cmocka_unit_test(test_user_files), cmocka_unit_test(test_env),
                 cmocka_unit_test(test_quote),      cmocka_unit_test(test_login_argv), cmocka_unit_test(test_names),
-                cmocka_unit_test(test_packages_texts), cmocka_unit_test(test_packages_check),
+                cmocka_unit_test(test_packages_texts), cmocka_unit_test(test_packages_check), cmocka_unit_test(test_listen_line),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

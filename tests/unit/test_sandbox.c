@@ -29,9 +29,12 @@ static Sandbox *sample(void) {
         s->number = 0x1001;
         s->labels = json_pack("{s:s}", "a", "b");
         s->root = true;
-        s->memory = 64 << 20;
-        s->pids = 100;
-        s->millicpus = s->disk = s->memory_peak = UINT64_MAX;
+        limits_init(&s->limits);
+        s->limits.value[LIMIT_MEMORY] = 64 << 20;
+        s->limits.value[LIMIT_PIDS] = 100;
+        s->limits.value[LIMIT_OPEN_FILES] = 32;
+        s->run_time = 8;
+        s->memory_peak = UINT64_MAX;
         s->cpu_usec = 12;
         s->lease = (SandboxLease) {.deadline = 1, .idle = 2, .grace = 3, .active = 4, .ended = 5};
         s->created = 6;
@@ -57,7 +60,7 @@ static void test_line(void **state) {
         assert_int_equal(sandbox_parse(line, &again), 0);
         second = line_of(again);
         assert_string_equal(line, second);
-        assert_true(again->disk == UINT64_MAX && again->memory_peak == UINT64_MAX && again->lease.ended == 5 && again->cause == SANDBOX_CAUSE_OOM);
+        assert_true(again->limits.value[LIMIT_DISK] == UINT64_MAX && again->limits.value[LIMIT_OPEN_FILES] == 32 && again->run_time == 8 && again->memory_peak == UINT64_MAX && again->lease.ended == 5 && again->cause == SANDBOX_CAUSE_OOM);
         assert_null(again->key);
         assert_string_equal(again->workspace, "/home/agent/work");
         assert_string_equal(again->network, "web,dns");
@@ -67,7 +70,7 @@ static void test_line(void **state) {
 // Each key away, and each of another type: nothing of it is taken.
 static void test_broken_lines(void **state) {
         static const char *const bad[] = {"", "{}", "[]", "null", "{\"id\":1}", "x"};
-        static const char *const optional[] = {"workspace", "message", "root", "network"};
+        static const char *const optional[] = {"workspace", "message", "root", "network", "open_files", "io_read", "io_write", "io_read_ops", "io_write_ops", "run_time"};
         _cleanup_(sandbox_freep) Sandbox *s = sample();
         json_t *object = sandbox_json(s), *value;
         Sandbox *ret = NULL;
@@ -169,8 +172,59 @@ static void test_places(void **state) {
                         fail_msg("%s of %s", cases[i].place, cases[i].name);
 }
 
+// No more than its instance has, said by name; what was not asked for is cut down to that.
+static void test_limits(void **state) {
+        static const struct {
+                const char *asked;
+                LimitId id;
+                uint64_t value; // 0: refused
+        } cases[] = {
+                {"{}", LIMIT_MEMORY, 256 << 20},
+                {"{}", LIMIT_PIDS, 128},
+                {"{}", LIMIT_CPU, LIMIT_UNSET},
+                {"{}", LIMIT_OPEN_FILES, LIMIT_UNSET},
+                {"{}", LIMIT_DISK, LIMIT_UNSET},
+                {"{\"memory\": 268435456}", LIMIT_MEMORY, 256 << 20},
+                {"{\"memory\": 268435457}", LIMIT_MEMORY, 0},
+                {"{\"pids\": 500}", LIMIT_PIDS, 500},
+                {"{\"pids\": 513}", LIMIT_PIDS, 0},
+                {"{\"cpu\": \"0.5\"}", LIMIT_CPU, 500},
+                {"{\"cpu\": \"2.001\"}", LIMIT_CPU, 0},
+                {"{\"cpu\": \"max\"}", LIMIT_CPU, LIMIT_UNSET},
+                {"{\"cpu\": \"fast\"}", LIMIT_CPU, 0},
+                {"{\"disk\": 1048576}", LIMIT_DISK, 1 << 20},
+                {"{\"disk\": 536870912}", LIMIT_DISK, 0},
+                {"{\"open_files\": 64}", LIMIT_OPEN_FILES, 64},
+                {"{\"open_files\": 1025}", LIMIT_OPEN_FILES, 0},
+                {"{\"io_read\": \"1MiB\"}", LIMIT_IO_READ, 1 << 20},
+                {"{\"io_write\": \"1GiB\"}", LIMIT_IO_WRITE, 1 << 30},
+                {"{\"io_read\": \"11MiB\"}", LIMIT_IO_READ, 0},
+                {"{\"io_read_ops\": \"1\"}", LIMIT_IO_READ_OPS, 0},
+                {"{\"io_write_ops\": \"100\"}", LIMIT_IO_WRITE_OPS, 100},
+        };
+        Limits instance, limits;
+
+        limits_init(&instance);
+        instance.value[LIMIT_MEMORY] = 256 << 20;
+        instance.value[LIMIT_PIDS] = 512;
+        instance.value[LIMIT_CPU] = 2000;
+        instance.value[LIMIT_OPEN_FILES] = 1024;
+        instance.value[LIMIT_IO_READ] = 10 << 20;
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                json_t *asked = json_loads(cases[i].asked, 0, NULL);
+                _cleanup_error_ Error err = ERROR_NULL;
+                int r = sandbox_limits_of(asked, &instance, &limits, &err);
+                json_decref(asked);
+                if (r != (cases[i].value == 0 ? -EINVAL : 0) || (r == 0 && limits.value[cases[i].id] != cases[i].value))
+                        fail_msg("%s: %d, %llu", cases[i].asked, r, (unsigned long long) limits.value[cases[i].id]);
+                if (r < 0 && (err.code != ERR_INVALID || !strstr(err.message, limit_row(cases[i].id)->key)))
+                        fail_msg("%s: %s", cases[i].asked, err.message);
+                assert_true(limits.value[LIMIT_SWAP] == 0);
+        }
+}
+
 int main(void) {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(test_line), cmocka_unit_test(test_broken_lines), cmocka_unit_test(test_wrong_lines), cmocka_unit_test(test_network),
+        const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits), cmocka_unit_test(test_line), cmocka_unit_test(test_broken_lines), cmocka_unit_test(test_wrong_lines), cmocka_unit_test(test_network),
                                            cmocka_unit_test(test_names), cmocka_unit_test(test_runtimes), cmocka_unit_test(test_places)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
