@@ -2,6 +2,7 @@
 // Admission: what was promised must fit this host, and what is left can be carved into equal shares. Pure.
 #include "quotas/admission.h"
 
+#include "base/cleanup.h"
 #include "base/size.h"
 
 #define CARVE_ROUND (64ULL << 20)
@@ -70,6 +71,27 @@ int admission_check(const Capacity *capacity, const Promise *promised, size_t n,
                 int r = admission_check_side(&sides[i], n, asked->name, err);
                 if (r < 0)
                         return r;
+        }
+        return 0;
+}
+
+// Measured: its process 1, what the kernel has for its namespaces and groups, and a shell.
+static const struct {
+        LimitId id;
+        uint64_t reserve;
+} sandbox_reserves[] = {{LIMIT_MEMORY, 4ULL << 20}, {LIMIT_PIDS, 4}};
+
+int admission_check_sandbox(const Limits *instance, const char *name, unsigned live, Error *err) {
+        for (size_t i = 0; i < ELEMENTS(sandbox_reserves); i++) {
+                LimitId id = sandbox_reserves[i].id;
+                Limits reserve;
+                if (sandbox_reserves[i].reserve * (live + 1ULL) <= instance->value[id])
+                        continue;
+                limits_init(&reserve);
+                reserve.value[id] = sandbox_reserves[i].reserve;
+                _cleanup_free_ char *each = limit_format(id, &reserve), *has = limit_format(id, instance);
+                return error_set(err, ERR_QUOTA, "%s: each sandbox keeps %s of the %s that %s has, and with %u of them there is no room for another", limit_row(id)->key, each ?: "?",
+                                 has ?: "?", name, live);
         }
         return 0;
 }

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "base/error.h"
+#include "quotas/limit.h"
 
 typedef struct Capacity {
         uint64_t memory_bytes; // RAM
@@ -26,6 +26,9 @@ int admission_check(const Capacity *capacity, const Promise *promised, size_t n,
 // What all instances may have together. The sum of promises ends a whole reserve below RAM; what instances cost beside their boxes
 // (hostd-instance, liblxc, commands on their way in) comes from one half of it, and the other half is what this keeps for the host.
 uint64_t admission_guard(const Capacity *capacity);
+
+// Sandboxes are capped and not promised, but each that lives keeps a little of its instance: what one costs that does nothing. Whether another has that.
+int admission_check_sandbox(const Limits *instance, const char *name, unsigned live, Error *err);
 
 typedef struct CarvePlan {
         unsigned count;

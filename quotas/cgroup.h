@@ -63,6 +63,7 @@ CgroupPids cgroup_split_pids(uint64_t pids);
 
 typedef struct CgroupUsage {
         uint64_t memory_bytes, memory_peak_bytes, swap_bytes, pids, cpu_usec, throttled_usec, oom_kills;
+        uint64_t oom_own; // times its own limit was what left no room; v1, which counts none: whether it ever came near it
         uint64_t io_read_bytes, io_write_bytes;
         // Each is UINT64_MAX where unknown: io on hybrid, the peak before Linux 5.19.
 } CgroupUsage;

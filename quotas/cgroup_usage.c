@@ -7,6 +7,7 @@
 
 #define USAGE_TEXT_MAX 4096
 #define USAGE_DEPTH_MAX 8
+#define USAGE_NEAR (1ULL << 20) // charges come in portions
 
 static uint64_t usage_number(int fd, const char *group, const char *file) {
         uint64_t value;
@@ -72,7 +73,7 @@ static uint64_t usage_divide(uint64_t value, uint64_t by) {
 
 static void usage_v1(CgroupBox *box, CgroupUsage *ret) {
         int memory = box->fds[CGROUP_MEMORY];
-        uint64_t both;
+        uint64_t both, limit;
 
         ret->memory_bytes = usage_number(memory, "", "memory.usage_in_bytes");
         ret->memory_peak_bytes = usage_number(memory, "", "memory.max_usage_in_bytes");
@@ -81,6 +82,8 @@ static void usage_v1(CgroupBox *box, CgroupUsage *ret) {
         ret->swap_bytes = both == UINT64_MAX ? both : both > ret->memory_bytes ? both - ret->memory_bytes : 0;
         ret->pids = usage_number(box->fds[CGROUP_PIDS], "", "pids.current");
         ret->throttled_usec = usage_divide(usage_key(box->fds[CGROUP_CPU], "", "cpu.stat", "throttled_time"), 1000);
+        limit = usage_number(memory, "", "memory.limit_in_bytes");
+        ret->oom_own = limit == UINT64_MAX || ret->memory_peak_bytes == UINT64_MAX ? UINT64_MAX : ret->memory_peak_bytes + USAGE_NEAR >= limit;
         ret->io_read_bytes = ret->io_write_bytes = UINT64_MAX;
 }
 
@@ -92,6 +95,7 @@ static void usage_v2(CgroupBox *box, CgroupUsage *ret) {
         ret->swap_bytes = usage_number(fd, "", "memory.swap.current");
         ret->pids = usage_number(fd, "", "pids.current");
         ret->throttled_usec = usage_key(fd, "", "cpu.stat", "throttled_usec");
+        ret->oom_own = usage_key(fd, "", "memory.events", "oom");
         usage_io(fd, ret);
 }
 

@@ -613,7 +613,7 @@ static const Method method_table[_METHOD_MAX] = {
         [METHOD_SANDBOX_LIST] = {"io.hostd.Sandbox.List", "sandbox list", VIEW, 0, 0, params_sandbox_list, "sandboxes", columns_sandbox, "List sandboxes"},
         [METHOD_SANDBOX_SHOW] = {"io.hostd.Sandbox.Show", "sandbox show", VIEW, 0, 0, params_sandbox_object, .doc = "Show everything about a sandbox"},
         [METHOD_SANDBOX_WHY] = {"io.hostd.Sandbox.Why", "sandbox why", VIEW, 0, 0, params_sandbox_object, .doc = "Say why a sandbox ended",
-                .manual = "cause is none while it lives, then deadline, idle, oom, exited (its first process ended), instance (that was stopped), failed (it never ran), lost (a restart of hostd did not find it again). Known for its grace."},
+                .manual = "cause is none while it lives, then deadline, idle, oom, oom-outside (it had not reached its own limit: its instance or the host had no more memory), exited (its first process ended), instance (that was stopped), failed (it never ran), lost (a restart of hostd did not find it again). Known for its grace."},
         [METHOD_SANDBOX_EXEC] = {"io.hostd.Sandbox.Exec", "sandbox exec", OPERATE, MUTATES | MORE | SPECIAL, 3, params_sandbox_exec, .doc = "Run a command in a sandbox",
                 .manual = "As exec, in a sandbox: the first word after ID ends the options; streams, exit status and answers are the same. With --detach it is command start in the sandbox. What that writes is shown by logs; the file commands, too, take the id of a sandbox for NAME."},
         [METHOD_SANDBOX_DELETE] = {"io.hostd.Sandbox.Delete", "sandbox delete", OPERATE, MUTATES, 0, params_sandbox, .doc = "End a sandbox, whatever it does, and forget it",

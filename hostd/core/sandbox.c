@@ -24,7 +24,8 @@
 #define REASON_GRACE (500 * USEC_PER_MSEC) // from the end of its channel to what its maker says of that
 #define SWEEP_FIRST (2 * USEC_PER_MSEC)
 #define SWEEP_MAX USEC_PER_SEC
-#define ERRORS_MAX 300
+#define ERRORS_MAX 4096
+#define ENDED_MAX 256 // that are remembered of an instance
 #define OOM_LOOKS 50
 #define OOM_EVERY (20 * USEC_PER_MSEC)
 
@@ -232,9 +233,10 @@ static void sandbox_usage(Sandbox *s, SandboxCause *cause, char **message) {
         s->cpu_usec = usage.cpu_usec;
         if ((*cause != SANDBOX_CAUSE_EXITED && *cause != SANDBOX_CAUSE_OOM) || usage.oom_kills == 0 || usage.oom_kills == UINT64_MAX)
                 return;
-        *cause = SANDBOX_CAUSE_OOM;
+        *cause = usage.oom_own > 0 ? SANDBOX_CAUSE_OOM : SANDBOX_CAUSE_OOM_OUTSIDE;
         free(*message);
-        if (asprintf(message, "it reached its memory limit: its peak was %llu KiB", (unsigned long long) usage.memory_peak_bytes / 1024) < 0)
+        if (asprintf(message, "%s: its peak was %llu KiB", usage.oom_own > 0 ? "it reached its memory limit" : "memory ran out around it, in its instance or on the host, and the kernel chose it",
+                     (unsigned long long) usage.memory_peak_bytes / 1024) < 0)
                 *message = NULL;
 }
 
@@ -315,6 +317,22 @@ static void sandbox_cut(Sandbox *s) {
                 sandbox_unkeep(instance, s->id);
 }
 
+// Of one instance; those that were the first to end are forgotten first.
+static void sandbox_bound_ended(Manager *m, const char *instance) {
+        Sandbox *oldest = NULL;
+        unsigned n = 0;
+
+        for (Sandbox *s = m->sandboxes; s; s = s->next) {
+                if (s->state != SANDBOX_ENDED || s->forget || strcmp(s->instance, instance) != 0)
+                        continue;
+                n++;
+                if (!oldest || s->lease.ended < oldest->lease.ended)
+                        oldest = s;
+        }
+        if (n > ENDED_MAX)
+                sandbox_delete(oldest, NULL, NULL); // from the loop
+}
+
 void sandbox_end(Sandbox *s, SandboxCause cause, const char *message) {
         Instance *instance = sandbox_instance(s);
         _cleanup_free_ char *text = strdup(message);
@@ -346,6 +364,7 @@ void sandbox_end(Sandbox *s, SandboxCause cause, const char *message) {
         // From the loop: whoever caused this may still hold on to the object.
         if (sd_event_add_defer(s->manager->event, &s->sweep, sandbox_sweep_now, s) < 0)
                 log_event(LOG_ERR, NULL, s->instance, "out of memory: the group of sandbox %s is removed when its instance stops", s->id);
+        sandbox_bound_ended(s->manager, s->instance);
 }
 
 void sandbox_delete(Sandbox *s, InstanceDone done, void *userdata) {
@@ -361,16 +380,13 @@ void sandbox_delete(Sandbox *s, InstanceDone done, void *userdata) {
 // --- the beginning
 
 static char *sandbox_errors(Sandbox *s) {
-        char text[ERRORS_MAX + 1];
-        ssize_t n = s->errors < 0 ? -1 : read(s->errors, text, ERRORS_MAX);
+        char text[ERRORS_MAX];
+        size_t n = 0;
+        ssize_t got;
 
-        if (n <= 0)
-                return NULL;
-        text[n] = 0;
-        text[strcspn(text, "\n")] = 0;
-        while (*text && !valid_utf8(text, strlen(text)))
-                text[strlen(text) - 1] = 0;
-        return *text ? valid_printable(text) : NULL;
+        while (s->errors >= 0 && n < sizeof(text) && (got = read(s->errors, text + n, sizeof(text) - n)) > 0)
+                n += (size_t) got;
+        return sandbox_said(text, n);
 }
 
 static void sandbox_failed(GuestChannel *channel, const char *id, GuestStage stage, int errnum, void *userdata) {
@@ -396,15 +412,18 @@ static void sandbox_failed(GuestChannel *channel, const char *id, GuestStage sta
 static void sandbox_exited(GuestChannel *channel, const char *id, int status, void *userdata) {
         Sandbox *s = userdata;
         _cleanup_free_ char *errors = s->state == SANDBOX_CREATING ? sandbox_errors(s) : NULL;
-        char text[512];
+        _cleanup_free_ char *text = NULL;
+        int n;
 
         if (s->state != SANDBOX_CREATING)
-                (void) snprintf(text, sizeof(text), "its first process ended");
+                n = asprintf(&text, "its first process ended");
         else if (WIFSIGNALED(status))
-                (void) snprintf(text, sizeof(text), "%s was killed by signal %d", s->runtime, WTERMSIG(status));
+                n = asprintf(&text, "%s was killed by signal %d%s%s", s->runtime, WTERMSIG(status), errors ? ", and said: " : "", errors ?: "");
         else
-                (void) snprintf(text, sizeof(text), "%s ended with status %d%s%s", s->runtime, WEXITSTATUS(status), errors ? ", and said: " : "", errors ?: "");
-        sandbox_end(s, SANDBOX_CAUSE_EXITED, text);
+                n = asprintf(&text, "%s ended with status %d%s%s", s->runtime, WEXITSTATUS(status), errors ? ", and said: " : "", errors ?: "");
+        if (n < 0)
+                text = NULL;
+        sandbox_end(s, SANDBOX_CAUSE_EXITED, text ?: "it ended");
 }
 
 static const GuestChannelHandlers sandbox_handlers = {.failed = sandbox_failed, .exited = sandbox_exited};
@@ -674,6 +693,9 @@ int sandbox_create(Instance *instance, const SandboxSettings *settings, Instance
 
         if (sandbox_count(m, instance->record.name) >= most)
                 return error_set(err, ERR_QUOTA, "%s has %llu sandboxes, and its limit \"sandboxes\" allows no more", instance->record.name, (unsigned long long) most);
+        r = instance->config ? admission_check_sandbox(&instance->config->limits, instance->record.name, sandbox_count(m, instance->record.name), err) : 0;
+        if (r < 0)
+                return r;
         if (!instance->guest || !instance->box)
                 return error_set(err, ERR_UNAVAILABLE, "the guest helper of %s is gone again", instance->record.name);
         r = sandbox_new(m, instance, settings, &s);

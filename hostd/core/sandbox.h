@@ -30,6 +30,7 @@ typedef enum SandboxCause {
         SANDBOX_CAUSE_DEADLINE,
         SANDBOX_CAUSE_IDLE,
         SANDBOX_CAUSE_OOM,      // it reached its memory limit
+        SANDBOX_CAUSE_OOM_OUTSIDE, // it did not: what is around it had no more memory, and the kernel took it for that
         SANDBOX_CAUSE_EXITED,   // its process 1 or its runtime ended without being asked to
         SANDBOX_CAUSE_INSTANCE, // its instance was stopped or died
         SANDBOX_CAUSE_FAILED,   // it was never running
@@ -164,6 +165,9 @@ void sandbox_free_all(Manager *manager);
 // sandbox_limit.c: pure. What its parameters ask for, by the names of the limits; no more than its instance has, or a sentence that names it.
 int sandbox_limits_of(const json_t *parameters, const Limits *instance, Limits *ret, Error *err);
 void sandbox_limits_describe(const Limits *limits, json_t *object);
+// sandbox_record.c: pure. The end of what its runtime had to say, in one printable line; NULL: nothing. Caller frees.
+#define SANDBOX_SAID_MAX 300 // bytes; more when some are escaped
+char *sandbox_said(const char *bytes, size_t n);
 
 // sandbox_record.c
 int sandbox_save(Sandbox *sandbox, Error *err);

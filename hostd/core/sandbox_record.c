@@ -9,7 +9,7 @@
 #include "network/number.h"
 
 static const char *const state_names[_SANDBOX_STATE_MAX] = {"creating", "running", "paused", "ended"};
-static const char *const cause_names[_SANDBOX_CAUSE_MAX] = {"none", "deleted", "deadline", "idle", "oom", "exited", "instance", "failed", "lost"};
+static const char *const cause_names[_SANDBOX_CAUSE_MAX] = {"none", "deleted", "deadline", "idle", "oom", "oom-outside", "exited", "instance", "failed", "lost"};
 
 static int name_find(const char *const *names, int n, const char *text) {
         for (int i = 0; i < n; i++)
@@ -141,6 +141,26 @@ int sandbox_parse(const char *text, Sandbox **ret) {
         if (r == 0)
                 *ret = TAKE_PTR(s);
         return r;
+}
+
+// Whoever wrote it is the guest's: lines are joined, and what is no text is shown as what it is.
+char *sandbox_said(const char *bytes, size_t n) {
+        char text[SANDBOX_SAID_MAX + 1], *at = text;
+        bool gap = false;
+
+        for (size_t i = n > SANDBOX_SAID_MAX ? n - SANDBOX_SAID_MAX : 0; i < n; i++) {
+                bool space = bytes[i] == 0 || strchr(" \t\r\n", bytes[i]);
+                if (!space && gap)
+                        *at++ = ' ';
+                gap = space && (gap || at > text);
+                if (!space)
+                        *at++ = bytes[i];
+        }
+        *at = 0;
+        // The first character may have been cut in half.
+        for (at = text; ((unsigned char) *at & 0xc0) == 0x80; at++)
+                ;
+        return *at ? valid_printable(at) : NULL;
 }
 
 static int sandbox_key(const Sandbox *s, char key[static 64]) {

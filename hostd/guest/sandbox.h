@@ -28,8 +28,8 @@ int sandbox_run(const Request *request, GuestStage *ret_stage);
 
 // sandbox_bwrap.c
 int sandbox_bwrap(const SandboxSpec *spec, GuestStage *ret_stage);
-// sandbox_userns.c: this process becomes root of a user namespace that belongs to the agent: its user is 1000 there and everybody else one of the
-// agent's subordinate ids. Also in a mount namespace of its own; `ret_workspace` is open there.
+// sandbox_userns.c: this process becomes root of a user namespace that belongs to the agent: with a workspace its user is 1000 there, and everybody else
+// is one of the agent's subordinate ids. Also in a mount namespace of its own; `ret_workspace` is open there.
 int sandbox_userns(const SandboxSpec *spec, int *ret_workspace, GuestStage *ret_stage);
 // sandbox_filter.c: a system call filter, as bytes in a pipe, nearly the same for root of its own user namespace.
 #define SANDBOX_FILTER_MAX 256 // instructions

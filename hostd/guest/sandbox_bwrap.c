@@ -156,6 +156,17 @@ static int bwrap_add_resolver(char ***argv) {
         return r < 0 ? r : bwrap_add(argv, "--ro-bind", file, place);
 }
 
+// bwrap's own is a file system more, in which root could write without end, and where nobody else has shared memory: that is the private tmpfs's.
+static int bwrap_add_devices(char ***argv) {
+        int r = bwrap_make(STAGE "/shm", 01777, 0);
+
+        if (r >= 0)
+                r = bwrap_add(argv, "--dev", "/dev", NULL);
+        if (r >= 0)
+                r = bwrap_add(argv, "--bind", STAGE "/shm", "/dev/shm");
+        return r < 0 ? r : bwrap_add(argv, "--remount-ro", "/dev", NULL);
+}
+
 static int bwrap_arguments(const SandboxSpec *spec, int workspace, int filter, char ***ret) {
         static const char *const first[] = {BWRAP, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup", "--unshare-net", "--as-pid-1"};
         // For a command's user: SETUID, SETGID; for its terminal: CHOWN, FOWNER; to end it: KILL; to give up the rest: SETPCAP.
@@ -193,7 +204,7 @@ static int bwrap_arguments(const SandboxSpec *spec, int workspace, int filter, c
         if (r >= 0)
                 r = bwrap_add(&argv, "--proc", "/proc", NULL);
         if (r >= 0)
-                r = bwrap_add(&argv, "--dev", "/dev", NULL);
+                r = bwrap_add_devices(&argv);
         if (r >= 0)
                 r = bwrap_add(&argv, "--remount-ro", "/", NULL);
         (void) snprintf(program, sizeof(program), "/proc/self/fd/%d", SANDBOX_BINARY_FD);

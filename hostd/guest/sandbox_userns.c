@@ -16,11 +16,14 @@
 #include "guest/files_internal.h"
 #include "guest/sandbox.h"
 
-// `own` is the agent's number outside and 1000 inside; all others follow one another outside.
-static int userns_map(pid_t pid, const char *file, uint32_t own, uint32_t first) {
+// `own` is the agent's number outside and 1000 inside, where a directory of the agent's is to be worked in; all others follow one another outside. Without
+// one nobody inside is the agent, and what the agent owns elsewhere is as any other's.
+static int userns_map(const SandboxSpec *spec, pid_t pid, const char *file, uint32_t own, uint32_t first) {
         char path[48];
 
         (void) snprintf(path, sizeof(path), "/proc/%d/%s", (int) pid, file);
+        if (!spec->workspace)
+                return io_write_filef(AT_FDCWD, path, "0 %u %u\n", first, SANDBOX_IDS - 1);
         return io_write_filef(AT_FDCWD, path, "0 %u 1000\n1000 %u 1\n1001 %u %u\n", first, own, first + 1000, SANDBOX_IDS - 1001);
 }
 
@@ -31,9 +34,9 @@ static void userns_mapper(const SandboxSpec *spec, pid_t pid, int gate) {
 
         if (read(gate, &byte, 1) != 1)
                 _exit(EPIPE);
-        r = userns_map(pid, "gid_map", spec->agent.gid, spec->subgid);
+        r = userns_map(spec, pid, "gid_map", spec->agent.gid, spec->subgid);
         if (r >= 0)
-                r = userns_map(pid, "uid_map", spec->agent.uid, spec->subuid);
+                r = userns_map(spec, pid, "uid_map", spec->agent.uid, spec->subuid);
         _exit(r < 0 ? -r & 0xff : 0);
 }
 

@@ -19,7 +19,7 @@ event() { hostctl events pt-a -f json 2>/dev/null | grep -c "\"$1\".*\"$2\"\|\"$
 id=$(make -m 48MiB -p 32 -l purpose=test)
 check_is "an id" 12 expr length "$id"
 check_is "it runs" running shown "$id" state
-check_is "commands in it are the agent" "uid=1000(agent) gid=1000(agent) groups=1000(agent),50(staff)" in_box "$id" -- id
+check_is "commands in it are the agent" "uid=1000(agent) gid=1000(agent) groups=50(staff),1000(agent)" in_box "$id" -- id
 check_is "in its workspace, below a name of its own" "/workspace $id" in_box "$id" -- sh -c 'echo $(pwd) $(hostname)'
 check_is "exit codes come through" 7 sh -c "hostctl sandbox exec $id -- sh -c 'exit 7'; echo \$?"
 check_is "and signals" 143 sh -c "hostctl sandbox exec $id -- sh -c 'kill -TERM \$\$'; echo \$?"

@@ -137,9 +137,32 @@ static void test_guard(void **state) {
         assert_true(admission_guard(&odd) == odd.memory_bytes / 2);
 }
 
+static void test_sandbox(void **state) {
+        static const struct {
+                uint64_t memory, pids;
+                unsigned live;
+                const char *refused; // by which limit
+        } cases[] = {
+                {256 << 20, 512, 0, NULL},   {256 << 20, 512, 63, NULL}, {256 << 20, 512, 64, "memory"}, {LIMIT_UNSET, LIMIT_UNSET, 100000, NULL},
+                {LIMIT_UNSET, 400, 99, NULL}, {LIMIT_UNSET, 400, 100, "pids"}, {3 << 20, LIMIT_UNSET, 0, "memory"},
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                Error err = ERROR_NULL;
+                Limits limits;
+                limits_init(&limits);
+                limits.value[LIMIT_MEMORY] = cases[i].memory;
+                limits.value[LIMIT_PIDS] = cases[i].pids;
+                int r = admission_check_sandbox(&limits, "agent1", cases[i].live, &err);
+                if ((r < 0) != (cases[i].refused != NULL) || (r < 0 && (err.code != ERR_QUOTA || strncmp(err.message, cases[i].refused, strlen(cases[i].refused)) != 0 || !strstr(err.message, "agent1"))))
+                        fail_msg("%zu: %s", i, err.message ? err.message : "admitted");
+                error_done(&err);
+        }
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_check), cmocka_unit_test(test_check_other_use), cmocka_unit_test(test_check_extremes),
+                cmocka_unit_test(test_sandbox), cmocka_unit_test(test_check), cmocka_unit_test(test_check_other_use), cmocka_unit_test(test_check_extremes),
                 cmocka_unit_test(test_carve), cmocka_unit_test(test_carve_bad),
                 cmocka_unit_test(test_guard),
         };

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/strv.h"
 #include "core/handle.h"
+#include "base/valid.h"
 #include "core/sandbox.h"
 
 static Sandbox *sample(void) {
@@ -223,8 +224,37 @@ static void test_limits(void **state) {
         }
 }
 
+static void test_said(void **state) {
+        static const struct {
+                const char *bytes, *text;
+                size_t n;
+        } cases[] = {
+                {"", NULL, 0},
+                {" \n\n", NULL, 3},
+                {"bwrap: No such file\n", "bwrap: No such file", 20},
+                {"one\n\n  two\r\nthree \n", "one two three", 19},
+                {"a\0b", "a b", 3},
+                {"\xa4rest", "rest", 5}, // the end of a character
+        };
+        char many[1000];
+
+        for (size_t i = 0; i < ELEMENTS(cases); i++) {
+                _cleanup_free_ char *text = sandbox_said(cases[i].bytes, cases[i].n);
+                if (!text != !cases[i].text || (text && strcmp(text, cases[i].text) != 0))
+                        fail_msg("%zu: %s", i, text ?: "nothing");
+        }
+        memset(many, 'x', sizeof(many));
+        memcpy(many + sizeof(many) - 4, "end\n", 4);
+        _cleanup_free_ char *last = sandbox_said(many, sizeof(many)), *odd = sandbox_said("\x1b[31mred\x1b[0m\xff", 13);
+        assert_int_equal(strlen(last), SANDBOX_SAID_MAX - 1);
+        assert_string_equal(last + SANDBOX_SAID_MAX - 4, "end");
+        assert_non_null(strstr(odd, "red"));
+        assert_true(valid_utf8(odd, strlen(odd)));
+        assert_null(strchr(odd, 0x1b));
+}
+
 int main(void) {
-        const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits), cmocka_unit_test(test_line), cmocka_unit_test(test_broken_lines), cmocka_unit_test(test_wrong_lines), cmocka_unit_test(test_network),
+        const struct CMUnitTest tests[] = {cmocka_unit_test(test_said), cmocka_unit_test(test_limits), cmocka_unit_test(test_line), cmocka_unit_test(test_broken_lines), cmocka_unit_test(test_wrong_lines), cmocka_unit_test(test_network),
                                            cmocka_unit_test(test_names), cmocka_unit_test(test_runtimes), cmocka_unit_test(test_places)};
 
         return cmocka_run_group_tests(tests, NULL, NULL);
