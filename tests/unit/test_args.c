@@ -157,7 +157,7 @@ static const char *sample(const Param *p) {
         if (p->type == PARAM_PAIRS)
                 return "key=value";
         if (p->type == PARAM_INT)
-                return "5";
+                return p->min > 5 ? "16" : "5";
         return p->type == PARAM_SIZE ? (p->max ? "64MiB" : "1GiB") : p->type == PARAM_SPAN ? "5s" : kinds[p->valid] ?: "abc";
 }
 
