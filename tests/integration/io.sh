@@ -20,4 +20,4 @@ unshare -m true 2>/dev/null || skip "mount namespaces cannot be made here"
 [ -x "$build/hostd-io" ] || { echo "no hostd-io in $build"; exit 1; }
 
 # The namespaces and all processes in them end with this one.
-exec unshare -mpf --kill-child --mount-proc python3 "$here/io.py" "$build/hostd-io"
+exec unshare -mpf --kill-child --mount-proc bash -c 'mount -t tmpfs -o mode=755 none /run && exec python3 "$@"' - "$here/io.py" "$build/hostd-io"

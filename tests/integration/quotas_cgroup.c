@@ -296,8 +296,11 @@ static void test_cpu(void) {
 
         pid_t pid = spawn(box, CGROUP_PAYLOAD, NULL, run_spin, 0);
         usec_t t = clock_monotonic();
-        sleep_msec(1500);
-        CHECK(cgroup_box_usage(box, &usage, &err) == 0, "usage");
+        // On a busy machine it may get less than it is allowed for a while.
+        for (int i = 0; i < 10 && (i == 0 || usage.throttled_usec == 0); i++) {
+                sleep_msec(1500);
+                CHECK(cgroup_box_usage(box, &usage, &err) == 0, "usage");
+        }
         double ratio = (double) usage.cpu_usec / (double) (clock_monotonic() - t);
         CHECK(ratio > 0.08 && ratio < 0.3, "0.2 CPUs gave %.3f", ratio);
         CHECK(usage.throttled_usec > 0, "throttled for %llu ms", (unsigned long long) usage.throttled_usec / 1000);

@@ -13,6 +13,5 @@ done
 program=$(realpath "$program")
 exec unshare -n -m -p -f --kill-child --propagation private bash -c '
 mount -t proc proc /proc && mount -t sysfs sysfs /sys
-for d in /run/netns /run/hostd; do mkdir -p $d && mount -t tmpfs none $d || exit 1; done
-chmod 755 /run/hostd
+mount -t tmpfs -o mode=755 none /run && mkdir /run/netns /run/hostd || exit 1
 exec python3 "$@"' - "$here/resolver_test.py" "$program"
