@@ -600,7 +600,7 @@ static int sandbox_new(Manager *m, const Instance *instance, const SandboxSettin
         do {
                 (void) digest_random(16, random);
                 (void) snprintf(s->id, sizeof(s->id), "sb%.10s", random);
-        } while (sandbox_find(m, s->id));
+        } while (sandbox_find(m, s->id) || instance_list_find(&m->instances, s->id)); // either may be named where a place is
         (void) snprintf(s->instance, sizeof(s->instance), "%s", instance->record.name);
         s->root = settings->root;
         s->limits = settings->limits;

@@ -137,26 +137,15 @@ bool files_may_give(void) {
         return geteuid() == 0;
 }
 
-void files_temp_name(const Request *request, char ret[FILES_TEMP_MAX]) {
-        (void) snprintf(ret, FILES_TEMP_MAX, ".hostd-%s.tmp", request->header.id);
-}
+static int files_write_new(const Request *request, int dir, const char *name, mode_t mode, const FilesOwner *owner, Error *err) {
+        _cleanup_(files_new_done) FilesNew new = FILES_NEW_NULL;
+        int r = files_new_open(request, dir, &new);
 
-int files_finish(int fd, mode_t mode, const FilesOwner *owner) {
-        // The owner first: it takes set-uid and set-gid bits away.
-        if (owner && fchown(fd, owner->uid, owner->gid) < 0)
-                return -errno;
-        // On the disk before it has the name: a cut of the power leaves the old one or this one, and no empty one.
-        return fchmod(fd, mode) < 0 || fsync(fd) < 0 ? -errno : 0;
-}
-
-static int files_write_temp(int dir, const char *temp, mode_t mode, const FilesOwner *owner, Error *err) {
-        _cleanup_close_ int fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        int r;
-
-        if (fd < 0)
-                return -errno;
-        r = tree_unpack_stream(STDIN_FILENO, fd, err);
-        return r == 0 ? files_finish(fd, mode, owner) : r;
+        if (r >= 0)
+                r = tree_unpack_stream(STDIN_FILENO, new.fd, err);
+        if (r >= 0)
+                r = files_new_finish(&new, mode, owner);
+        return r < 0 ? r : files_new_place(&new, name);
 }
 
 static int files_write_tree(const Request *request, int dir, const char *name, Error *err) {
@@ -172,7 +161,6 @@ static int files_write_tree(const Request *request, int dir, const char *name, E
 static int files_write(const Request *request, Error *err) {
         _cleanup_close_ int dir = -EBADF;
         mode_t mode = request->header.mode & 07777;
-        char temp[FILES_TEMP_MAX];
         FilesOwner owner;
         const char *name;
         struct stat st;
@@ -195,13 +183,7 @@ static int files_write(const Request *request, Error *err) {
                         owner = (FilesOwner) {owner.uid == (uid_t) -1 ? st.st_uid : owner.uid, owner.gid == (gid_t) -1 ? st.st_gid : owner.gid};
         } else if (errno != ENOENT)
                 return -errno;
-        files_temp_name(request, temp);
-        r = files_write_temp(dir, temp, mode ?: 0644, &owner, err);
-        if (r == 0 && renameat(dir, temp, dir, name) < 0)
-                r = -errno;
-        if (r < 0 && r != -EEXIST)
-                (void) unlinkat(dir, temp, 0);
-        return r;
+        return files_write_new(request, dir, name, mode ?: 0644, &owner, err);
 }
 
 static int files_remove_tree(int dir, const char *name, unsigned depth) {

@@ -32,9 +32,17 @@ int files_owner(const Request *request, FilesOwner *ret);
 int files_give(int dir, const char *name, const FilesOwner *owner);
 // All directories above the last component; those that it makes are the owner's.
 int files_make_parents(const char *path, const FilesOwner *owner);
-// A new file that is to replace another: its name until then, and what makes it whole: owner (may be NULL), mode, all of it on the disk.
-void files_temp_name(const Request *request, char ret[FILES_TEMP_MAX]);
-int files_finish(int fd, mode_t mode, const FilesOwner *owner);
+// A new file that is to replace another (files_new.c). finish: owner (may be NULL), mode, all of it on the disk; place: it has the name, and what had it is gone.
+typedef struct FilesNew {
+        int fd, dir; // dir: borrowed
+        bool named;  // `temp` is there
+        char temp[FILES_TEMP_MAX];
+} FilesNew;
+#define FILES_NEW_NULL ((FilesNew) {.fd = -EBADF})
+int files_new_open(const Request *request, int dir, FilesNew *ret);
+int files_new_finish(FilesNew *new, mode_t mode, const FilesOwner *owner);
+int files_new_place(FilesNew *new, const char *name);
+void files_new_done(FilesNew *new); // what was not placed is gone
 
 int files_stat(const Request *request, Error *err);
 int files_list(const Request *request, Error *err);

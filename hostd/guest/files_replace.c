@@ -87,24 +87,19 @@ static bool files_replace_is_same(int dir, const char *name, const struct stat *
 }
 
 static int files_replace_write(FilesReplace *f, int dir, const char *name, const Request *request, const struct stat *st) {
-        char temp[FILES_TEMP_MAX];
-        int r;
+        _cleanup_(files_new_done) FilesNew new = FILES_NEW_NULL;
+        int r = files_new_open(request, dir, &new);
 
-        files_temp_name(request, temp);
-        f->out = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (f->out < 0)
-                return -errno;
+        if (r < 0)
+                return r;
+        f->out = new.fd;
         r = files_replace_pass(f);
+        f->out = -EBADF;
         if (r >= 0)
-                r = files_finish(f->out, st->st_mode & 07777, files_may_give() ? &(FilesOwner) {st->st_uid, st->st_gid} : NULL);
+                r = files_new_finish(&new, st->st_mode & 07777, files_may_give() ? &(FilesOwner) {st->st_uid, st->st_gid} : NULL);
         if (r >= 0 && !files_replace_is_same(dir, name, st))
                 r = -ESTALE;
-        if (r >= 0 && renameat(dir, temp, dir, name) < 0)
-                r = -errno;
-        f->out = close_fd(f->out);
-        if (r < 0)
-                (void) unlinkat(dir, temp, 0);
-        return r;
+        return r < 0 ? r : files_new_place(&new, name);
 }
 
 static int files_replace_say(uint64_t count, int dir, const char *name) {

@@ -73,14 +73,25 @@ d axb" g 'printf "%s " $(stat -c %a /tmp/l/text); cat /tmp/l/text'
 check_is "nothing to replace is no error" 0 sh -c 'hostctl file replace --old nothing --new x pt-v:/tmp/l/text -f json | jq ".files[0].replaced"'
 check_status "an empty text is refused" 2 'empty' f replace --old '' --new x pt-v:/tmp/l/text
 g 'mkdir /tmp/half; head -c 20000000 /dev/zero | tr "\0" a >/tmp/half/file'
+verb_runs() { [ "$(hostctl command list pt-v -f csv -c command | tr -d '\r' | grep -c "^/$1")" = 1 ]; }
 hostctl file replace --old a --new bb pt-v:/tmp/half/file >/dev/null 2>&1 &
 p=$!
-in_half() { [ "$(hostctl exec pt-v -- ls -A /tmp/half | wc -l)" = "$1" ]; }
-check "a replacement is made beside the file" wait_for 20 in_half 2
+wait_for 5 verb_runs tmp/half
+sleep 1
+check "a replacement takes its time" verb_runs tmp/half
 kill $p
-check "broken off, it is gone" wait_for 8 in_half 1
-check_is "and the file as it was" "20000000 aa" g 'stat -c "%s" /tmp/half/file | tr "\n" " "; head -c 2 /tmp/half/file'
-g 'rm -r /tmp/half'
+check "broken off, it ends" wait_for 8 no_command_groups
+check_is "leaves nothing, and the file as it was" "file 20000000 aa" g 'echo $(ls -A /tmp/half) $(stat -c %s /tmp/half/file) $(head -c 2 /tmp/half/file)'
+for where in /tmp/half /home/agent; do # the root, and the data volume
+        g "echo old >$where/cut"
+        (head -c 5000000 /dev/zero; sleep 5) | hostctl file push - pt-v:$where/cut >/dev/null 2>&1 &
+        wait_for 5 verb_runs "${where#/}/cut"
+        sleep 0.5
+        check "a push is killed" hostctl command signal "$(hostctl command list pt-v -f json | jq -r '.commands[0].id')" 9
+        wait_for 5 no_command_groups
+        check_is "and leaves nothing, and the old file: $where" old g "ls -A $where | grep hostd; cat $where/cut"
+done
+g 'rm -r /tmp/half /home/agent/cut'
 calls() { hostctl audit tail -n 200 -f json | jq -c '.. | objects | select(.method? == "io.hostd.File.Replace")'; }
 check_is "audit has the calls without the texts" "yes no" sh -c "$(declare -f calls); calls | grep -q /tmp/l/text && printf 'yes '; calls | grep -qF a.b || echo no"
 

@@ -163,6 +163,7 @@ check_not "what the sandbox kills fails" sh -c "(head -c 100000 /dev/zero; sleep
 kill $killer 2>/dev/null
 wait $killer 2>/dev/null
 check_not "and leaves no file" f stat "$sb:/workspace/killed"
+check_is "under no name" "" in_box "$sb" -- sh -c 'ls -A | grep hostd'
 check "hostd answers" hostd_answers
 
 # --- paused, ended
