@@ -87,7 +87,8 @@ typedef struct Sandbox {
         GuestChannel *channel, *dying; // dying: cut off, and freed from the loop: its own handlers may be the cause
         GuestOwner owner;
         struct SandboxNetwork *wire; // NULL: none
-        unsigned interface, gone_looks; // of a wire that is being removed
+        unsigned interface; // of a wire that is being removed
+        usec_t wire_cut;    // monotonic
         char *entry, *probe; // owned; NULL: none, or it has begun
         unsigned probe_port; // 0: none, or something listens
         usec_t probe_time;
@@ -135,7 +136,7 @@ void sandbox_wire_begin(Sandbox *sandbox);           // its process 1 was verifi
 void sandbox_wire_adopt(Sandbox *sandbox);           // of an earlier hostd; its instance's network is there
 void sandbox_wire_cut(Sandbox *sandbox);             // nothing passes from now on
 void sandbox_wires_cut(Instance *instance);          // of all in it, which die; else its network's end would remove one after the other, in the loop
-bool sandbox_wire_lingers(Sandbox *sandbox);         // after that: the kernel still has it
+bool sandbox_wire_lingers(const Sandbox *sandbox);         // after that: the kernel still has it
 void sandbox_wire_describe(const Sandbox *sandbox, json_t *object);
 // sandbox_probe.c
 void sandbox_probe_begin(Sandbox *sandbox);

@@ -16,7 +16,7 @@
 #include "instance/netns.h"
 
 #define AGENT 1000 // inside the instance: who owns the user namespaces of its sandboxes
-#define GONE_LOOKS 12 // at its interface, each twice as late as the one before: four seconds
+#define GONE_LIMIT (4 * USEC_PER_SEC) // for its interface to go
 #define POLICIES_MAX 64
 
 typedef struct WireWait {
@@ -187,7 +187,7 @@ void sandbox_wire_cut(Sandbox *s) {
         if (!s->wire)
                 return;
         s->interface = network_sandbox_interface(s->manager->network, s->number);
-        s->gone_looks = 0;
+        s->wire_cut = clock_monotonic();
         s->wire = sandbox_network_free(s->wire);
 }
 
@@ -198,10 +198,10 @@ void sandbox_wires_cut(Instance *instance) {
 }
 
 // A job removes it, which takes the kernel some 30 ms. What is still there after seconds is a leftover, and "hostctl leaks" says so.
-bool sandbox_wire_lingers(Sandbox *s) {
+bool sandbox_wire_lingers(const Sandbox *s) {
         char name[IF_NAMESIZE];
 
-        return s->interface > 0 && s->gone_looks++ < GONE_LOOKS && if_indextoname(s->interface, name);
+        return s->interface > 0 && clock_monotonic() - s->wire_cut < GONE_LIMIT && if_indextoname(s->interface, name);
 }
 
 void sandbox_wire_describe(const Sandbox *s, json_t *object) {
