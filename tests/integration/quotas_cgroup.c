@@ -400,6 +400,7 @@ static void test_sandbox(void) {
         CHECK(cgroup_sandbox_create(box, "one", &again, NULL) == -EEXIST && cgroup_sandbox_create(box, "../x", &again, NULL) < 0, "its name is taken, others are none");
         CHECK(cgroup_sandbox_open(box, "one", &again, NULL) == 0 && cgroup_box_free(again) == NULL, "it is found again");
         CHECK(cgroup_sandbox_open(box, "two", &again, &err) < 0 && err.code == ERR_NOT_FOUND, "another is not");
+        error_done(&err);
         pid_t outside = spawn(box, CGROUP_PAYLOAD, NULL, run_sleep, 0), inside = spawn(one, PART_MAIN, NULL, run_sleep, 0);
         CHECK(cgroup_box_has(one, inside) && cgroup_box_has(box, inside) && !cgroup_box_has(one, outside), "who is in it is in the instance's box as well");
         pid_t bomb = spawn(one, PART_MAIN, NULL, run_bomb, 0);
