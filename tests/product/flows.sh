@@ -34,7 +34,7 @@ check "and one of a date, as it is shown" test "$(count true --since "$(date -u 
 check_status "but none that is still to come" 2 "still to come" hostctl flows pt-f --since "$(date -d '+1 day' +%F)"
 check_is "--limit" 1 count true --limit 1
 check_status "the table" 0 "deny +kernel +$origin_denied:8080 +tcp .* pt-flows rule 1 +denied by rule 1 of policy pt-flows" hostctl flows pt-f
-check_status "why: which rule" 0 "kernel +$origin_denied:8080 +tcp +denied by rule 1 of policy pt-flows: $origin_denied/32 any +allow $origin_denied/32 tcp 8080" hostctl why pt-f
+check_status "why: which rule" 0 "kernel +$origin_denied:8080 +tcp +denied by rule 1 of policy pt-flows: $origin_denied/32 any +- +allow $origin_denied/32 tcp 8080" hostctl why pt-f
 check_status "why: what to type" 0 "hostctl set pt-f policies=pt-f-more,pt-flows" hostctl why pt-f
 check "an event" sh -c "hostctl events -f json | jq -es 'any(.[]; .type == \"network-denied\" and .name == \"pt-f\")'"
 check "the file inside" wait_for 10 sh -c "hostctl exec pt-f -u agent -- grep -q 'kernel $origin_denied port 8080: denied by rule 1 of policy pt-flows' /run/hostd/denied"
