@@ -4,7 +4,7 @@
 packages_build="autoconf automake pkg-config gcc make libc6-dev lxc-dev libnftables-dev libconfig-dev libsystemd-dev libjansson-dev
  libsqlite3-dev libnftnl-dev libmnl-dev libpsl-dev libsodium-dev libgnutls28-dev libarchive-dev libseccomp-dev libcmocka-dev zlib1g-dev"
 packages_run="liblxc-common nftables netbase iproute2 git mmdebstrap uidmap publicsuffix erofs-utils btrfs-progs xfsprogs e2fsprogs ca-certificates curl python3 procps busybox-static"
-packages_test="clang openssl haproxy bubblewrap podman crun valgrind cppcheck universal-ctags mandoc jq strace bash-completion libcap2-bin attr xz-utils zstd conntrack dnsmasq-base bind9-dnsutils qemu-system-x86 qemu-system-common qemu-utils openssh-client"
+packages_test="clang libclang-rt-dev openssl haproxy bubblewrap podman crun valgrind cppcheck universal-ctags mandoc jq strace bash-completion libcap2-bin attr xz-utils zstd conntrack dnsmasq-base bind9-dnsutils qemu-system-x86 qemu-system-common qemu-utils openssh-client"
 
 # Only a kernel with AppArmor has a use for its tools.
 packages_of_kernel() {
