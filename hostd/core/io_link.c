@@ -430,7 +430,7 @@ int io_link_keep(const IoPlace *place, const IoKeep *keep, IoDone done, void *us
         int r = ask ? 0 : -EINVAL;
 
         if (ask) {
-                ask->message.value = keep->size ?: *keep->owner ? SIZE_SANDBOX : SIZE_DEFAULT;
+                ask->message.value = keep->size ?: (*keep->owner ? SIZE_SANDBOX : SIZE_DEFAULT);
                 ask->makes_file = true;
                 ask->n_fds = 1; // the file
                 r = ask_fd(ask, keep->out);

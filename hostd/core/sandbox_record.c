@@ -54,10 +54,10 @@ json_t *sandbox_json(const Sandbox *s) {
 #define PUT(key, field) (void) json_object_set_new(object, #key, json_integer((json_int_t) s->field));
         NUMBERS(PUT)
         LATER_NUMBERS(PUT)
-        if (s->network)
+        if (s->network) {
                 (void) json_object_set_new(object, "wire", json_integer(s->number));
-        if (s->network)
                 (void) json_object_set_new(object, "network", json_string(s->network));
+        }
         if (s->workspace)
                 (void) json_object_set_new(object, "workspace", json_string(s->workspace));
         if (s->key)

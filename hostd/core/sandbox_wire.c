@@ -133,37 +133,28 @@ static void wire_failed(Sandbox *s, const Error *err, int r) {
         log_event(LOG_WARNING, NULL, s->instance, "sandbox %s has no network since hostd was restarted: %s", s->id, error_message(err, r));
 }
 
-static int wire_plug_now(sd_event_source *source, uint64_t usec, void *userdata) {
-        Sandbox *s = userdata;
+static void wire_begin(Sandbox *s) {
         WireWait *wait = calloc(1, sizeof(WireWait));
         _cleanup_error_ Error err = ERROR_NULL;
         int r = wait ? wire_plug(s, &err) : error_set_errno(&err, ENOMEM, "giving it a network");
 
-        s->limit = sd_event_source_disable_unref(s->limit);
         if (r < 0) {
                 free(wait);
                 wire_failed(s, &err, r);
-                return 0;
+                return;
         }
         if (s->state != SANDBOX_CREATING)
                 log_event(LOG_WARNING, NULL, s->instance, "the interface of sandbox %s was gone and is made anew", s->id);
         wait->manager = s->manager;
         (void) snprintf(wait->id, sizeof(wait->id), "%s", s->id);
         border_link_wait(s->manager, wire_usable, wait); // two seconds at most
-        return 0;
 }
 
-// From the loop: this is the turn of its channel, which an end would free.
 void sandbox_wire_begin(Sandbox *s) {
-        bool created = s->state == SANDBOX_CREATING;
-        int r = 0;
-
-        if (s->network && (created || !s->wire))
-                r = sd_event_add_time_relative(s->manager->event, &s->limit, CLOCK_MONOTONIC, 0, 0, wire_plug_now, s);
-        else if (created)
+        if (s->network && (s->state == SANDBOX_CREATING || !s->wire))
+                wire_begin(s);
+        else if (s->state == SANDBOX_CREATING)
                 sandbox_made(s);
-        if (r < 0)
-                log_event(LOG_ERR, NULL, s->instance, "out of memory: sandbox %s has no network", s->id);
 }
 
 // ---- keeping and ending it

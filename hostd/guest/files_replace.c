@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Files: text replaced by other text in one file, whole or not at all. Read in pieces, twice: what does not have the text is not written.
 #include <fcntl.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -49,13 +48,6 @@ static int files_replace_buffer(FilesReplace *f, bool last) {
         return r < 0 ? r : 0;
 }
 
-// Whoever asked went away: what is half made is removed while there is time, and the file stays as it is.
-static bool files_replace_is_wanted(void) {
-        struct pollfd reader = {.fd = STDOUT_FILENO};
-
-        return poll(&reader, 1, 0) <= 0 || !(reader.revents & POLLERR);
-}
-
 static int files_replace_pass(FilesReplace *f) {
         int r = 0;
 
@@ -70,7 +62,8 @@ static int files_replace_pass(FilesReplace *f) {
                         return -errno;
                 f->used += (size_t) n;
                 r = files_replace_buffer(f, n == 0);
-                if (r >= 0 && !files_replace_is_wanted())
+                // Whoever asked went away: what is half made is removed while there is time, and the file stays as it is.
+                if (r >= 0 && !tree_stream_is_read(f->in, STDOUT_FILENO))
                         r = -EPIPE;
                 if (n == 0)
                         break;

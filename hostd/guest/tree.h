@@ -103,9 +103,9 @@ int tree_reader_next(TreeReader *reader, TreeEntry *ret, Error *err);
 // The next piece of the current file's data, valid until the next call; 0 at its end.
 ssize_t tree_reader_data(TreeReader *reader, const uint8_t **ret, Error *err);
 
-// For the writers: a record with its strings (not the data) to out_fd, or to a buffer of TREE_WIRE_MAX bytes.
 // Waits until there is something to read, or nobody who reads the stream (false): what comes, if anything ever does, would be for nobody.
 bool tree_stream_is_read(int in_fd, int out_fd);
+// For the writers: a record with its strings (not the data) to out_fd, or to a buffer of TREE_WIRE_MAX bytes.
 int tree_write_entry(int out_fd, const TreeEntry *entry);
 size_t tree_encode_entry(const TreeEntry *entry, bool info, uint8_t *ret);
 // Relative, no "", ".", ".." or empty component, no control of its own; "." only if `root`.

@@ -51,12 +51,3 @@ tiny_import() {
         rm -rf "$dir" "$dir.log"
         return $status
 }
-
-# Like `tiny`, with bwrap of this machine, and ids for the agent.
-box_import() {
-        local dir=$work/root lib
-        tiny_root "$dir" && cp "$(command -v bwrap)" "$dir/bin/bwrap" && mkdir -p "$dir/usr" && ln -s ../bin "$dir/usr/bin" || return 1
-        for lib in $(ldd "$(command -v bwrap)" | grep -o '/[^ ]*'); do mkdir -p "$dir$(dirname "$lib")" && cp -L "$lib" "$dir$lib" || return 1; done
-        printf 'agent:100000:65536\n' | tee "$dir/etc/subuid" >"$dir/etc/subgid"
-        hostctl template show pt-box >/dev/null 2>&1 || hostctl template import pt-box "$dir" >/dev/null 2>&1
-}

@@ -5,6 +5,7 @@
 set -u
 . "$(dirname "$0")/../lib/product.sh"
 . "$lib/internet.sh"
+. "$lib/sandbox.sh"
 product_begin
 command -v bwrap >/dev/null || { skip "networks of sandboxes" "bubblewrap is not installed here"; finish; }
 
@@ -22,10 +23,6 @@ hostctl policy set pt-web "allow good.example.org tcp 443" >/dev/null
 hostctl policy set pt-more "allow good.example.org tcp 443" "allow evil.example.org" "allow $evil/32" "allow 0.0.0.0/0 tcp 7000" >/dev/null
 launch_from pt-box pt-n memory=512MiB pids=512 policies=pt-wide >/dev/null || { fail launch pt-n; end; }
 
-sb() { within "${limit:-30}" hostctl sandbox "$@"; }
-in_box() { sb exec "$@"; }
-shown() { hostctl sandbox show "$1" -f json 2>/dev/null | jq -r ".$2"; }
-is_shown() { [ "$(shown "$1" "$2")" = "$3" ]; }
 count() { hostctl sandbox list pt-n -f json | jq '[.sandboxes[] | select(.state != "ended")] | length'; }
 # Its process 1, as the host sees it: bubblewrap outside of it is in its group as well.
 first_pid() {

@@ -3,17 +3,15 @@
 # Commands in the background and files, of sandboxes: as in instances (output.sh, fileverbs.sh), as one user, and with an end that takes everything along.
 set -u
 . "$(dirname "$0")/../lib/product.sh"
+. "$lib/sandbox.sh"
 product_begin
 command -v bwrap >/dev/null || { skip "output and files of sandboxes" "bubblewrap is not installed here"; finish; }
 check "a template with bwrap" box_import
 launch_from pt-box pt-a memory=512MiB pids=1024 sandboxes=8 disk=300MiB cpu=2 >/dev/null || { fail launch pt-a; finish; }
 cd "$work" || exit 1
 
-make() { within 30 hostctl sandbox create pt-a "$@"; }
-in_box() { within 30 hostctl sandbox exec "$@"; }
 f() { within 60 hostctl file "$@"; }
 start() { hostctl command start "$@"; }
-why() { hostctl sandbox why "$1" -f json 2>/dev/null | jq -r ".$2"; }
 how() { hostctl command kept -f csv -c id,state,exit | tr -d '\r' | sed -n "s/^$1,//p"; }
 ended() { [[ $(how "$1") = ended* ]]; }
 has_ended() { [ "$(why "$1" state)" = ended ]; }
