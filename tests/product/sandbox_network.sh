@@ -64,6 +64,7 @@ own=$(make --network instance) || { fail "a sandbox with its instance's network"
 check_status "its first command resolves names" 0 "Address.*$good" in_box "$own" -- nslookup plain.good.example.org
 check_is "and reaches what its instance may" good fetch "$own"
 check_is "over TLS, by its name" good get "$own" $https
+check "it has a chain" sh -c "nft list ruleset | grep -q 'i0[89a-f]..'"
 check_is "which network it has is told" instance shown "$own" network
 address=$(shown "$own" address) address6=$(shown "$own" address6)
 check_is "and its address" "$address" sh -c "hostctl sandbox exec $own -- ip -o -4 addr show eth0 | grep -o '[0-9.]*/32' | cut -d/ -f1"
@@ -198,9 +199,10 @@ check "deleted" sb delete "$web"
 took=$(($(now_ms) - t))
 check_is "nothing of it is left when that is answered" "" nothing_of "$gone"
 check "in $took ms" test $took -lt $((1000 * slow))
-id=$(make --network instance -d 1s)
+id=$(make --network instance -d 3s)
 gone=$(wire "$(shown "$id" address)")
-check "its deadline" wait_for 5 is_shown "$id" cause deadline
+check "one that ends soon has an interface" test -n "$gone"
+check "its deadline" wait_for 8 is_shown "$id" cause deadline
 check "is its network's" wait_for 3 is_gone "$gone"
 check_is "it has no address then" null shown "$id" address
 before=$(ip -o link | grep -c hvs)
